@@ -1,0 +1,33 @@
+# Every target sets up what it needs: Python 3.11 or newer is all that must be there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test lint bench demo figures clean
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/warm_up_a_gru.py
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/dynamics.py
+
+figures: $(INSTALLED)
+	$(BIN)/python docs/figures/warmup_of_a_gru.py
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

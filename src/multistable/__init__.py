@@ -1,0 +1,2 @@
+from multistable.networks import *
+from multistable.cells import *

@@ -1,0 +1,20 @@
+"""The equations of appendix A: one file a cell. A new cell is a file here and a line in ``CELLS``."""
+
+from multistable.cells.base import Cell
+from multistable.cells.brc import BRC
+from multistable.cells.chrono import ChronoLSTM
+from multistable.cells.gru import GRU
+from multistable.cells.lstm import LSTM
+from multistable.cells.mgu import MGU
+from multistable.cells.nbrc import NBRC
+
+CELLS: dict[str, type[Cell]] = {
+    "lstm": LSTM,
+    "chrono": ChronoLSTM,
+    "gru": GRU,
+    "mgu": MGU,
+    "brc": BRC,
+    "nbrc": NBRC,
+}
+
+__all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM"]

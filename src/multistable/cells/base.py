@@ -1,0 +1,78 @@
+"""What every recurrent cell is: parameters, the product with its input, one step in time."""
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
+
+from torch import Tensor, nn
+
+S = TypeVar("S", bound=tuple[Tensor, ...])
+
+
+class Hidden(NamedTuple):
+    """The state of a cell that remembers its output alone."""
+
+    h: Tensor
+
+
+class Cell(nn.Module, ABC, Generic[S]):
+    """A recurrent cell, x_t = f(x_{t-1}, u_t), that knows nothing of time loops.
+
+    A new cell is this class with parameters made in ``__init__`` (``input_weight`` and ``bias`` among them,
+    unless it has its own :meth:`project`) and :meth:`step`. Write it for tensors with any leading dimensions ``...``, one entry for each independent recurrence: weights
+    ``(..., in, out)``, inputs ``(..., n, in)``, states ``(..., n, hidden_size)``. Ensembles and double layers
+    then work by themselves.
+
+    A cell is also a module of its own: ``cell(u, state) -> (output, state)`` takes one step.
+    """
+
+    State: ClassVar[Any]
+    """The named tuple of the cell's state; its first field ``h`` is the output, each is ``(..., n, hidden_size)``."""
+
+    input_weight: Tensor
+    bias: Tensor
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a positive integer, got {size!r}")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+
+    def project(self, u: Tensor) -> Tensor:
+        """The part of the pre-activations that the input alone decides, W_u u_t + b for all gates side by side.
+
+        Computed for all time steps at once, before the time loop: ``(..., n, input_size)`` to
+        ``(..., n, any)``. Override it where a cell treats its input in another way.
+        """
+        return u @ self.input_weight + self.bias.unsqueeze(-2)
+
+    @abstractmethod
+    def step(self, projected: Tensor, state: S) -> S:
+        """The state at time t from the projected input of time t and the state at time t-1."""
+
+    def zero_state(self, projected: Tensor) -> S:
+        """h(theta) = 0, the initial state, for one time step ``(..., n, any)`` of projected inputs."""
+        shape = (*projected.shape[:-1], self.hidden_size)
+        return self.State(*(projected.new_zeros(shape) for _ in self.State._fields))
+
+    def forward(self, u: Tensor, state: S | None = None) -> tuple[Tensor, S]:
+        """One step: input ``(..., n, input_size)`` to output ``(..., n, hidden_size)`` and the new state."""
+        projected = self.project(u)
+        state = self.zero_state(projected) if state is None else self.State(*state)
+        state = self.step(projected, state)
+        return state[0], state
+
+    def bind(self, weights: dict[str, Tensor]) -> Self:
+        """The same equations over other tensors, for instance stacked or transposed ones.
+
+        The tensors are used as they are, not copied into parameters: gradients flow to where they came from.
+        """
+        bound = copy.copy(self)
+        bound._parameters = dict(weights)
+        return bound
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+

@@ -1,0 +1,27 @@
+"""Bistable recurrent cell (appendix A of the paper)."""
+
+from typing import Any
+
+from torch import Tensor, sigmoid, tanh
+
+from multistable.cells import initial
+from multistable.cells.base import Cell, Hidden
+
+
+class BRC(Cell[Hidden]):
+    """BRC; columns of the weights in the order c, a, h. A unit sees its own past alone: no recurrent matrix."""
+
+    State = Hidden
+
+    def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
+        self.recurrent_weight = initial.constant(2 * hidden_size, value=1.0, **factory)
+        self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)
+
+    def step(self, projected: Tensor, state: Hidden) -> Hidden:
+        c_u, a_u, h_u = projected.chunk(3, dim=-1)
+        w_c, w_a = self.recurrent_weight.unsqueeze(-2).chunk(2, dim=-1)
+        c = sigmoid(c_u + w_c * state.h)
+        a = 1 + tanh(a_u + w_a * state.h)
+        return Hidden(c * state.h + (1 - c) * tanh(h_u + a * state.h))

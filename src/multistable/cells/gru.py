@@ -1,0 +1,36 @@
+"""Gated recurrent unit (appendix A of the paper)."""
+
+from typing import Any
+
+from torch import Tensor, sigmoid, tanh
+
+from multistable.cells import initial
+from multistable.cells.base import Cell, Hidden
+
+
+class GRU(Cell[Hidden]):
+    """GRU; columns of the weights in the order z, r, h.
+
+    ``recurrent_bias=True`` adds the bias that ``torch.nn.GRU`` has and the paper has not,
+    r * (W_hh h + recurrent_bias), so that its weights can be converted.
+    """
+
+    State = Hidden
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
+        self.recurrent_weight = initial.orthogonal(hidden_size, gates=3, **factory)
+        self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)
+        self.recurrent_bias = initial.constant(hidden_size, value=0.0, **factory) if recurrent_bias else None
+
+    def step(self, projected: Tensor, state: Hidden) -> Hidden:
+        z_u, r_u, h_u = projected.chunk(3, dim=-1)
+        z_h, r_h, h_h = (state.h @ self.recurrent_weight).chunk(3, dim=-1)
+        if self.recurrent_bias is not None:
+            h_h = h_h + self.recurrent_bias.unsqueeze(-2)
+        z = sigmoid(z_u + z_h)
+        r = sigmoid(r_u + r_h)
+        return Hidden(z * state.h + (1 - z) * tanh(h_u + r * h_h))

@@ -1,0 +1,37 @@
+"""Long short-term memory (appendix A of the paper)."""
+
+import math
+from typing import Any, NamedTuple
+
+from torch import Tensor, sigmoid, tanh
+from torch.nn import Parameter
+
+from multistable.cells import initial
+from multistable.cells.base import Cell
+
+
+class HiddenAndMemory(NamedTuple):
+    """The state [h, c] of an LSTM: its output and its memory."""
+
+    h: Tensor
+    c: Tensor
+
+
+class LSTM(Cell[HiddenAndMemory]):
+    """LSTM with PyTorch's initial weights; columns of the weights in the order f, i, r (output gate), c."""
+
+    State = HiddenAndMemory
+
+    def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
+        super().__init__(input_size, hidden_size)
+        bound = 1 / math.sqrt(hidden_size)
+        self.input_weight = initial.uniform(input_size, 4 * hidden_size, bound=bound, **factory)
+        self.recurrent_weight = initial.uniform(hidden_size, 4 * hidden_size, bound=bound, **factory)
+        # PyTorch adds two bias vectors, drawn apart; their sum is one bias with the same law.
+        first, second = (initial.uniform(4 * hidden_size, bound=bound, **factory) for _ in range(2))
+        self.bias = Parameter(first.detach() + second.detach())
+
+    def step(self, projected: Tensor, state: HiddenAndMemory) -> HiddenAndMemory:
+        f, i, r, c = (projected + state.h @ self.recurrent_weight).chunk(4, dim=-1)
+        memory = sigmoid(f) * state.c + sigmoid(i) * tanh(c)
+        return HiddenAndMemory(sigmoid(r) * tanh(memory), memory)

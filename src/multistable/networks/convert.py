@@ -1,0 +1,151 @@
+"""Weights of ``torch.nn`` recurrences, to and from the cells of this library.
+
+PyTorch keeps ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two
+bias vectors. The cells here keep ``(in, gates * hidden)``, gates in the paper's order, and one bias.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.cells import GRU, LSTM, Cell
+from multistable.cells.elman import Elman
+from multistable.networks.layers import Single
+from multistable.networks.rnn import RNN
+
+_KINDS: dict[type[nn.Module], type[Cell[Any]]] = {
+    nn.RNN: Elman,
+    nn.RNNCell: Elman,
+    nn.GRU: GRU,
+    nn.GRUCell: GRU,
+    nn.LSTM: LSTM,
+    nn.LSTMCell: LSTM,
+}
+
+# Where PyTorch keeps each of our gates. Every one of these permutations is its own inverse.
+_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {Elman: (0,), GRU: (1, 0, 2), LSTM: (1, 0, 3, 2)}
+
+
+@dataclass(frozen=True)
+class TorchRecurrence:
+    """One layer of a ``torch.nn`` recurrence (or one ``torch.nn`` cell), seen as a cell of this library."""
+
+    module: nn.Module
+    suffix: str
+    outline: Cell[Any]
+
+    def cell(self) -> Cell[Any]:
+        """The cell over the module's own parameters: gradients flow to them."""
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return self.outline.bind(_from_torch(type(self.outline), *(self._parameter(name) for name in names)))
+
+    def parameters(self) -> list[nn.Parameter]:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return [p for p in (self._parameter(name) for name in names) if p is not None]
+
+    def _parameter(self, name: str) -> Any:
+        return getattr(self.module, name + self.suffix, None)
+
+
+def torch_recurrences(module: nn.Module) -> list[TorchRecurrence] | None:
+    """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
+    kind = next((kind for torch_kind, kind in _KINDS.items() if isinstance(module, torch_kind)), None)
+    if kind is None:
+        return None
+    for name in ("bidirectional", "proj_size"):
+        if getattr(module, name, False):
+            raise ValueError(f"{type(module).__name__} with {name}={getattr(module, name)} is not supported")
+    options: dict[str, Any] = {"device": "meta"}
+    if kind is Elman:
+        options["nonlinearity"] = module.nonlinearity
+    if kind is GRU:
+        options["recurrent_bias"] = True
+    suffixes = [f"_l{i}" for i in range(module.num_layers)] if isinstance(module, nn.RNNBase) else [""]
+    sizes = [module.hidden_size if i else module.input_size for i in range(len(suffixes))]
+    return [
+        TorchRecurrence(module, suffix, kind(size, module.hidden_size, **options))
+        for suffix, size in zip(suffixes, sizes, strict=True)
+    ]
+
+
+def from_torch(module: nn.Module) -> RNN:
+    """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``."""
+    layers = torch_recurrences(module)
+    if layers is None or not isinstance(module, nn.RNNBase):
+        raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+    outline = layers[0].outline
+    options: dict[str, Any] = {"recurrent_bias": True} if isinstance(outline, GRU) else {}
+    if isinstance(outline, Elman):
+        options["nonlinearity"] = module.nonlinearity
+    like = next(module.parameters())
+    network = RNN(
+        type(outline),
+        module.input_size,
+        module.hidden_size,
+        module.num_layers,
+        batch_first=module.batch_first,
+        generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
+        device=like.device,
+        dtype=like.dtype,
+        **options,
+    )
+    for ours, theirs in zip(network.layers, layers, strict=True):
+        ours.cell.load_state_dict(dict(theirs.cell().named_parameters()))
+    return network
+
+
+def to_torch(network: RNN) -> nn.RNNBase:
+    """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
+    cells = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
+    torch_kinds = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
+    kind = next((kind for kind in torch_kinds if isinstance(cells[0], kind)), None)
+    if kind is None:
+        raise TypeError("only networks of single gru, lstm or chrono layers have a torch.nn counterpart")
+    options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
+    like = next(network.parameters())
+    with torch.random.fork_rng(devices=[]):
+        module = torch_kinds[kind](
+            network.input_size, network.hidden_size, network.num_layers, batch_first=network.batch_first, **options
+        ).to(device=like.device, dtype=like.dtype)
+    with torch.no_grad():
+        for index, cell in enumerate(cells):
+            for name, value in _to_torch(kind, cell).items():
+                getattr(module, f"{name}_l{index}").copy_(value)
+    return module
+
+
+def _from_torch(
+    kind: type[Cell[Any]], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None, bias_hh: Tensor | None
+) -> dict[str, Tensor]:
+    """Our weights, made of theirs by differentiable operations."""
+    if bias_ih is None or bias_hh is None:
+        bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
+    weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
+    if kind is GRU:
+        # The bias that r multiplies cannot be added to the others.
+        rz, n = bias_hh.split([2 * len(bias_hh) // 3, len(bias_hh) // 3])
+        weights["recurrent_bias"] = n
+        bias_hh = torch.cat([rz, torch.zeros_like(n)])
+    return {**weights, "bias": _reorder(kind, bias_ih + bias_hh)}
+
+
+def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:
+    """Their weights, made of ours."""
+    bias_hh = torch.zeros_like(cell.bias)
+    if kind is GRU and cell.recurrent_bias is not None:
+        bias_hh[-cell.hidden_size :] = cell.recurrent_bias
+    return {
+        "weight_ih": _reorder(kind, cell.input_weight.T),
+        "weight_hh": _reorder(kind, cell.recurrent_weight.T),
+        "bias_ih": _reorder(kind, cell.bias),
+        "bias_hh": bias_hh,
+    }
+
+
+def _reorder(kind: type[Cell[Any]], rows: Tensor) -> Tensor:
+    """Gates, stacked along the first dimension, in the other library's order."""
+    order = _GATE_ORDER[kind]
+    blocks = rows.chunk(len(order))
+    return torch.cat([blocks[index] for index in order])

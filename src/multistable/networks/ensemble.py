@@ -1,0 +1,102 @@
+"""Networks of one architecture, advanced and trained together through a leading dimension of their weights."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.networks.rnn import RNN
+
+
+class Ensemble(nn.Module):
+    """R networks as one: every weight stacked along a first dimension of size R.
+
+    One forward pass advances all members, one backward pass gives each its own gradient, and one step of an
+    elementwise optimiser such as Adam trains each exactly as if alone. The members are copied, not changed.
+
+    Args:
+        members: :class:`RNN` networks that differ in the values of their weights only.
+    """
+
+    def __init__(self, members: Sequence[RNN]) -> None:
+        super().__init__()
+        members = list(members)
+        _check_members(members)
+        self.size = len(members)
+        self.network = copy.deepcopy(members[0])
+        weights = [dict(member.named_parameters()) for member in members]
+        _set_parameters(self.network, {name: torch.stack([w[name] for w in weights]) for name in weights[0]})
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def batch_first(self) -> bool:
+        return self.network.batch_first
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Advance all members.
+
+        Args:
+            x: one batch for all members in the layout of a member, ``(time, n, input_size)``, or a batch for
+                each, ``(time, R, n, input_size)``; with ``batch_first`` ``(n, time, input_size)`` or
+                ``(R, n, time, input_size)``.
+            state: as returned by an earlier call; zero when not given.
+
+        Returns:
+            Output ``(time, R, n, hidden_size)``, with ``batch_first`` ``(R, n, time, hidden_size)``, and the
+            state ``h (num_layers, R, n, hidden_size)``, or the pair ``(h, c)`` for LSTM.
+        """
+        if x.dim() == 3:
+            x = x.unsqueeze(0) if self.batch_first else x.unsqueeze(1)
+        members = x.shape[0 if self.batch_first else 1]
+        if x.dim() != 4 or members not in (1, self.size):
+            layout = "(R, n, time, features)" if self.batch_first else "(time, R, n, features)"
+            raise ValueError(
+                f"the input of an ensemble of R = {self.size} must be {layout}, or one batch for all members "
+                f"without R, got shape {tuple(x.shape)}"
+            )
+        return self.network(x, state)
+
+    def unstack(self) -> list[RNN]:
+        """The members as separate networks, with their present weights."""
+        members = []
+        for index in range(self.size):
+            member = copy.deepcopy(self.network)
+            own = {name: p.detach()[index].clone() for name, p in self.network.named_parameters()}
+            _set_parameters(member, own)
+            members.append(member)
+        return members
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}"
+
+
+def _check_members(members: Sequence[RNN]) -> None:
+    if not members:
+        raise ValueError("an ensemble needs at least one member, got none")
+    for index, member in enumerate(members):
+        if not isinstance(member, RNN):
+            raise TypeError(
+                f"members must be ms.RNN networks, got {type(member).__name__} at index {index}; "
+                "ms.RNN.from_torch converts torch.nn.GRU and torch.nn.LSTM"
+            )
+        if _architecture(member) != _architecture(members[0]):
+            raise ValueError(f"members must share one architecture; member {index} differs from member 0:\n{member}")
+
+
+def _architecture(network: RNN) -> tuple[Any, ...]:
+    """What two networks must have in common to be stacked."""
+    kinds = [type(module) for module in network.modules()]
+    weights = {name: (p.shape, p.dtype, p.device) for name, p in network.named_parameters()}
+    return kinds, network.batch_first, weights
+
+
+def _set_parameters(network: nn.Module, values: dict[str, Tensor]) -> None:
+    """Replace parameters by new ones, whose shape may differ."""
+    for name, old in list(network.named_parameters()):
+        owner, _, leaf = name.rpartition(".")
+        parameter = nn.Parameter(values[name].detach(), requires_grad=old.requires_grad)
+        setattr(network.get_submodule(owner), leaf, parameter)

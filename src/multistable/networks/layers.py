@@ -1,0 +1,128 @@
+"""Recurrent layers: one cell, or two side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.cells.base import Cell
+from multistable.scan import scan
+
+LayerState = tuple[Any, ...]
+"""The state of a layer: for each of its cells, that cell's named tuple."""
+
+
+class Layer(nn.Module):
+    """Recurrences side by side that read the same input; the layer's output is their concatenation."""
+
+    @property
+    def cells(self) -> tuple[Cell[Any], ...]:
+        """The recurrences of this layer."""
+        raise NotImplementedError
+
+    @property
+    def warmable(self) -> "Layer":
+        """The part of the layer that warmup acts on; its cells are the first of this layer's cells."""
+        return self
+
+    @property
+    def input_size(self) -> int:
+        return self.cells[0].input_size
+
+    @property
+    def hidden_size(self) -> int:
+        return sum(cell.hidden_size for cell in self.cells)
+
+    def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+        """Advance over a whole sequence.
+
+        Args:
+            u: inputs, ``(time, ..., n, input_size)``.
+            state: the state before the first step; zero when not given.
+
+        Returns:
+            The output ``(time, ..., n, hidden_size)`` and the state after each step, each field with time first.
+        """
+        states = _scan_side_by_side(self.cells, u, state)
+        return torch.cat([x[0] for x in states], dim=-1), states
+
+    @property
+    def state_fields(self) -> tuple[str, ...]:
+        """The names of what the layer remembers: ``("h",)``, or ``("h", "c")`` where one of its cells is an LSTM."""
+        return tuple(dict.fromkeys(name for cell in self.cells for name in cell.State._fields))
+
+    def merge(self, state: LayerState) -> dict[str, Tensor]:
+        """Each field of the state as one tensor ``(..., n, units)``, the cells that have it side by side."""
+        return {
+            name: torch.cat([getattr(x, name) for x in state if name in x._fields], dim=-1)
+            for name in self.state_fields
+        }
+
+    def split(self, merged: dict[str, Tensor]) -> LayerState:
+        """The inverse of :meth:`merge`."""
+        pieces = {}
+        for name, tensor in merged.items():
+            units = [cell.hidden_size for cell in self.cells if name in cell.State._fields]
+            if tensor.shape[-1] != sum(units):
+                raise ValueError(f"state {name!r} must have {sum(units)} units, got {tensor.shape[-1]}")
+            pieces[name] = iter(tensor.split(units, dim=-1))
+        return tuple(cell.State(*(next(pieces[name]) for name in cell.State._fields)) for cell in self.cells)
+
+
+class Single(Layer):
+    """A layer of one cell."""
+
+    def __init__(self, cell: Cell[Any]) -> None:
+        super().__init__()
+        self.cell = cell
+
+    @property
+    def cells(self) -> tuple[Cell[Any], ...]:
+        return (self.cell,)
+
+
+class Double(Layer):
+    """A layer of two half-size recurrences (section 5.3), of which warmup changes the first alone.
+
+    ``warmed`` becomes multistable, ``transient`` keeps its rich transient dynamics. They may be different cells.
+    """
+
+    def __init__(self, warmed: Cell[Any], transient: Cell[Any]) -> None:
+        super().__init__()
+        if warmed.input_size != transient.input_size:
+            raise ValueError(
+                "both halves of a double layer read the same input, "
+                f"got input_size {warmed.input_size} and {transient.input_size}"
+            )
+        self.warmed = warmed
+        self.transient = transient
+
+    @property
+    def cells(self) -> tuple[Cell[Any], ...]:
+        return (self.warmed, self.transient)
+
+    @property
+    def warmable(self) -> Layer:
+        return Single(self.warmed)
+
+
+def _scan_side_by_side(cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None) -> LayerState:
+    """The states of each cell; cells of one kind and size advance in one scan, along a new leading dimension."""
+    if len(cells) == 1 or not _alike(cells):
+        before = state or [None] * len(cells)
+        return tuple(scan(cell, u, x) for cell, x in zip(cells, before, strict=True))
+    weights = [dict(cell.named_parameters()) for cell in cells]
+    pair = cells[0].bind({name: torch.stack([w[name] for w in weights]) for name in weights[0]})
+    stacked = None if state is None else pair.State(*(torch.stack(field) for field in zip(*state, strict=True)))
+    states = scan(pair, u.unsqueeze(1), stacked)
+    return tuple(pair.State(*fields) for fields in zip(*(field.unbind(1) for field in states), strict=True))
+
+
+def _alike(cells: Sequence[Cell[Any]]) -> bool:
+    first = cells[0]
+    shapes = {name: p.shape for name, p in first.named_parameters()}
+    return all(
+        type(cell) is type(first) and {name: p.shape for name, p in cell.named_parameters()} == shapes
+        for cell in cells[1:]
+    )

@@ -1,0 +1,174 @@
+"""Stacked recurrent networks with the conventions of ``torch.nn.GRU``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from multistable.cells import CELLS, Cell
+from multistable.networks.layers import Double, Layer, LayerState, Single
+
+CellSpec = str | Callable[..., Cell[Any]]
+
+
+class RNN(nn.Module):
+    """A stack of recurrent layers, u^i_t = o^{i-1}_t.
+
+    Args:
+        cell: a name in ``ms.CELLS``, a :class:`Cell` class, or any function ``(input_size, hidden_size) -> Cell``.
+            With ``double=True`` also a pair of these, the half to warm up first.
+        input_size: features of the input.
+        hidden_size: units of each layer; a double layer has half of them in each of its halves.
+        num_layers: how many layers.
+        double: make every layer a double layer (:class:`Double`).
+        batch_first: inputs and outputs are ``(n, time, features)`` instead of ``(time, n, features)``.
+        generator: where the initial weights are drawn from; PyTorch's global generator when not given.
+        options: further arguments of the cell, for instance ``t_max`` of ``"chrono"``.
+    """
+
+    layers: nn.ModuleList
+
+    def __init__(
+        self,
+        cell: CellSpec | Sequence[CellSpec],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        double: bool = False,
+        batch_first: bool = False,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise ValueError(f"num_layers must be a positive integer, got {num_layers!r}")
+        if double and (not isinstance(hidden_size, int) or hidden_size % 2):
+            raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
+        makers = _cell_makers(cell, double)
+        factory = {"generator": generator, "device": device, "dtype": dtype, **options}
+
+        def layer(features: int) -> Layer:
+            if double:
+                return Double(*(make(features, hidden_size // 2, **factory) for make in makers))
+            return Single(makers[0](features, hidden_size, **factory))
+
+        self.batch_first = batch_first
+        self.layers = nn.ModuleList(layer(hidden_size if i else input_size) for i in range(num_layers))
+
+    @property
+    def input_size(self) -> int:
+        return self._stack[0].input_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self._stack[0].hidden_size
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+        """Advance over a batch of sequences.
+
+        Args:
+            x: ``(time, n, input_size)``, or ``(n, time, input_size)`` with ``batch_first``; one sequence without
+                a batch dimension, ``(time, input_size)``; or a ``PackedSequence``.
+            state: as returned by an earlier call; zero when not given.
+
+        Returns:
+            The output of the last layer in the layout of ``x``, and the state of all layers at the end:
+            ``h (num_layers, n, hidden_size)``, or the pair ``(h, c)`` for LSTM.
+        """
+        if isinstance(x, PackedSequence):
+            return self._forward_packed(x, state)
+        if x.dim() == 2:
+            batch = 0 if self.batch_first else 1
+            state = None if state is None else _map(state, lambda s: s.unsqueeze(1))
+            output, end = self.forward(x.unsqueeze(batch), state)
+            return output.squeeze(batch), _map(end, lambda s: s.squeeze(1))
+        output, states = self.advance(x.movedim(-2, 0) if self.batch_first else x, state)
+        end = _map(self.pack_state(states), lambda s: s[:, -1])
+        return (output.movedim(0, -2) if self.batch_first else output), end
+
+    def advance(self, u: Tensor, state: Any = None) -> tuple[Tensor, list[LayerState]]:
+        """The output of the last layer and all states of all layers.
+
+        Args:
+            u: inputs, ``(time, ..., n, input_size)``, whatever ``batch_first`` says.
+            state: as :meth:`forward` takes it.
+
+        Returns:
+            Output ``(time, ..., n, hidden_size)``, and for each layer its states, each field with time first.
+        """
+        if u.shape[-1] != self.input_size:
+            raise ValueError(f"the input must have input_size = {self.input_size} features, got {u.shape[-1]}")
+        before = [None] * len(self.layers) if state is None else self.unpack_state(state)
+        states = []
+        for layer, x in zip(self.layers, before, strict=True):
+            u, layer_states = layer(u, x)
+            states.append(layer_states)
+        return u, states
+
+    def pack_state(self, states: Sequence[LayerState]) -> Any:
+        """The layers' states in the form :meth:`forward` returns: each field stacked over layers, first dimension."""
+        merged = [layer.merge(state) for layer, state in zip(self._stack, states, strict=True)]
+        fields = [torch.stack([fields[name] for fields in merged]) for name in merged[0]]
+        return fields[0] if len(fields) == 1 else tuple(fields)
+
+    def unpack_state(self, state: Any) -> list[LayerState]:
+        """The inverse of :meth:`pack_state`."""
+        names = self._stack[0].state_fields
+        fields = (state,) if isinstance(state, Tensor) else tuple(state)
+        if len(fields) != len(names) or any(len(field) != len(self.layers) for field in fields):
+            given = [tuple(field.shape) for field in fields]
+            expected = f"({', '.join(names)}), each with {len(self.layers)} layers first"
+            raise ValueError(f"the state must be {expected}, got shapes {given}")
+        per_layer = zip(*(field.unbind(0) for field in fields), strict=True)
+        return [
+            layer.split(dict(zip(names, tensors, strict=True)))
+            for layer, tensors in zip(self._stack, per_layer, strict=True)
+        ]
+
+    def extra_repr(self) -> str:
+        return f"batch_first={self.batch_first}"
+
+    @property
+    def _stack(self) -> list[Layer]:
+        return cast(list[Layer], list(self.layers))
+
+    def _forward_packed(self, packed: PackedSequence, state: Any) -> tuple[PackedSequence, Any]:
+        u, lengths = pad_packed_sequence(packed)
+        output, states = self.advance(u, state)
+        last = lengths.to(u.device) - 1
+        end = _map(self.pack_state(states), lambda s: s[:, last, torch.arange(len(last), device=u.device)])
+        repacked = pack_padded_sequence(output, lengths, enforce_sorted=False)
+        # The order of the input is kept, so that the output can be compared with it entry by entry.
+        return repacked._replace(sorted_indices=packed.sorted_indices, unsorted_indices=packed.unsorted_indices), end
+
+
+def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Callable[..., Cell[Any]]]:
+    """What makes the cells of a layer: one maker, or two for a double layer."""
+    specs = [cell] if isinstance(cell, str) or callable(cell) else list(cell)
+    if len(specs) > 1 + double:
+        wanted = "one cell, or a pair of cells" if double else "one cell (a pair of cells needs double=True)"
+        raise ValueError(f"cell must be {wanted}, got {len(specs)}: {cell!r}")
+    makers = [_cell_maker(spec) for spec in specs]
+    return makers * 2 if double and len(makers) == 1 else makers
+
+
+def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
+    if callable(spec):
+        return spec
+    if spec not in CELLS:
+        raise ValueError(f"unknown cell {spec!r}; choose from {', '.join(CELLS)}, or pass a Cell class")
+    return CELLS[spec]
+
+
+def _map(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """``change`` applied to a state that is a tensor or a tuple of tensors."""
+    return change(state) if isinstance(state, Tensor) else tuple(change(field) for field in state)
