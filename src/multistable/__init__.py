@@ -1,2 +1,44 @@
-from multistable.networks import *
-from multistable.cells import *
+"""Measure how many attractors a recurrent network can reach, and create them before training."""
+
+from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM
+from multistable.dynamics import (
+    Measure,
+    WarmupDivergedError,
+    WarmupHistory,
+    WarmupStep,
+    WarmupWarning,
+    measure,
+    reachable_states,
+    vaa,
+    vaa_star,
+    warmup,
+)
+from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BRC",
+    "CELLS",
+    "GRU",
+    "LSTM",
+    "MGU",
+    "NBRC",
+    "RNN",
+    "Cell",
+    "ChronoLSTM",
+    "Double",
+    "Ensemble",
+    "Measure",
+    "WarmupDivergedError",
+    "WarmupHistory",
+    "WarmupStep",
+    "WarmupWarning",
+    "from_torch",
+    "measure",
+    "reachable_states",
+    "to_torch",
+    "vaa",
+    "vaa_star",
+    "warmup",
+]

@@ -1,0 +1,20 @@
+"""A network as a dynamical system: reachable states, VAA and VAA*, warmup."""
+
+from multistable.dynamics.history import WarmupHistory, WarmupStep
+from multistable.dynamics.measure import Measure, measure
+from multistable.dynamics.states import reachable_states
+from multistable.dynamics.vaa import vaa, vaa_star
+from multistable.dynamics.warmup import WarmupDivergedError, WarmupWarning, warmup
+
+__all__ = [
+    "Measure",
+    "WarmupDivergedError",
+    "WarmupHistory",
+    "WarmupStep",
+    "WarmupWarning",
+    "measure",
+    "reachable_states",
+    "vaa",
+    "vaa_star",
+    "warmup",
+]

@@ -23,8 +23,12 @@ class Layer(nn.Module):
 
     @property
     def warmable(self) -> "Layer":
-        """The part of the layer that warmup acts on; its cells are the first of this layer's cells."""
+        """The part of the layer that warmup acts on."""
         return self
+
+    def warmable_state(self, state: LayerState) -> LayerState:
+        """The state of :attr:`warmable` out of that of the whole layer."""
+        return state
 
     @property
     def input_size(self) -> int:
@@ -105,6 +109,9 @@ class Double(Layer):
     @property
     def warmable(self) -> Layer:
         return Single(self.warmed)
+
+    def warmable_state(self, state: LayerState) -> LayerState:
+        return state[:1]
 
 
 def _scan_side_by_side(cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None) -> LayerState:

@@ -1,0 +1,45 @@
+"""Checks of arguments: each error names the argument, what was given and what is accepted."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_eps(eps: float) -> None:
+    if not (isinstance(eps, int | float) and 0 < eps < math.inf):
+        raise ValueError(f"eps must be a positive number, got {eps!r}")
+
+
+def check_positive(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def check_states(states: Tensor) -> None:
+    if not isinstance(states, Tensor):
+        raise TypeError(f"states must be a tensor (..., n, d), got {type(states).__name__}")
+    if states.dim() < 2 or states.shape[-2] == 0:
+        raise ValueError(f"states must be (..., n, d) with n >= 1, got shape {tuple(states.shape)}")
+    if not states.is_floating_point():
+        raise TypeError(f"states must be of a floating-point type, got {states.dtype}")
+    if not torch.isfinite(states).all():
+        raise ValueError("states must be finite, got NaN or infinity")
+
+
+def check_batch_size(batch_size: int, available: int) -> None:
+    check_positive("batch_size", batch_size)
+    if batch_size > available:
+        raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
+
+
+def check_target(target: float | Sequence[float], members: int | None) -> Tensor:
+    """The target as a tensor ``(...)``: one number, or one for each member of an ensemble."""
+    values = torch.as_tensor(target, dtype=torch.float64)
+    leading = () if members is None else (members,)
+    if values.shape not in {(), leading}:
+        raise ValueError(f"target must be one number{f' or {members}, one for each member' if members else ''}, got {target!r}")
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"target must lie in [0, 1], got {target!r}")
+    return values.expand(leading)

@@ -1,0 +1,49 @@
+"""Settings under which a network is studied. Each context puts back what it changed."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def evaluating(rnn: nn.Module) -> Iterator[None]:
+    """Run the network as the deterministic system it is: no dropout, no automatic casts.
+
+    cuDNN is off inside: its recurrences give gradients in training mode only, and round to TF32.
+    """
+    modes = [(module, module.training) for module in rnn.modules()]
+    cudnn = torch.backends.cudnn.enabled
+    try:
+        for module, _ in modes:
+            module.training = False
+        torch.backends.cudnn.enabled = False
+        with ExitStack() as stack:
+            for device in {p.device.type for p in rnn.parameters()}:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            yield
+    finally:
+        torch.backends.cudnn.enabled = cudnn
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def ieee_float32() -> Iterator[None]:
+    """Float32 matrix products in float32, whatever the global flags say.
+
+    Under TF32 or bfloat16 products the states of a monostable network never settle to within eps of each other, and
+    its VAA comes out near 1 instead of 1/n.
+    """
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    before = [(backend, backend.fp32_precision) for backend in backends]
+    try:
+        for backend, precision in before:
+            if precision not in ("ieee", "none"):
+                backend.fp32_precision = "ieee"
+        yield
+    finally:
+        for backend, precision in before:
+            if backend.fp32_precision != precision:
+                backend.fp32_precision = precision

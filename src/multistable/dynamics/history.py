@@ -1,0 +1,107 @@
+"""What happened during a warmup."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class WarmupStep(NamedTuple):
+    """One gradient step of a warmup; ``...`` is empty for a single network and R for an ensemble."""
+
+    step: int
+    vaa_star: Tensor
+    """VAA* of each layer, ``(layers, ...)``."""
+    loss: Tensor
+    """``(...)``"""
+    stabilisation: Tensor
+    """The stabilisation period M, ``(...)``."""
+
+
+class WarmupHistory:
+    """The steps of a warmup, and whether it succeeded.
+
+    Attributes:
+        target: k, ``(...)``.
+        vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
+    """
+
+    def __init__(self, target: Tensor, batch_size: int) -> None:
+        self.target = target
+        self.vaa: Any = None
+        self._batch_size = batch_size
+        self._steps: list[WarmupStep] = []
+
+    def record(self, step: WarmupStep) -> None:
+        """Add a step."""
+        self._steps.append(step)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[WarmupStep]:
+        return iter(self._steps)
+
+    @property
+    def last(self) -> WarmupStep:
+        """The latest step."""
+        return self._steps[-1]
+
+    @property
+    def vaa_star(self) -> Tensor:
+        """VAA* of each layer at each step, ``(steps, layers, ...)``."""
+        return torch.stack([step.vaa_star for step in self._steps])
+
+    @property
+    def loss(self) -> Tensor:
+        """``(steps, ...)``."""
+        return torch.stack([step.loss for step in self._steps])
+
+    @property
+    def stabilisation(self) -> Tensor:
+        """The stabilisation period of each step, ``(steps, ...)``."""
+        return torch.stack([step.stabilisation for step in self._steps])
+
+    @property
+    def outcome(self) -> Any:
+        """How it ended, for an ensemble a list: ``"multistable"``, or what kept the network from it.
+
+        ``"collapsed"``: all states of a batch coincide in some layer, VAA* is 1/n and has no gradient.
+        ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end
+        at few attractors. ``"short"``: VAA* did not come near its target.
+        """
+        if self.target.dim() == 0:
+            return self._outcome(self.vaa, self.target, self.vaa_star)
+        return [self._outcome(*member) for member in zip(self.vaa, self.target, self.vaa_star.unbind(-1), strict=True)]
+
+    @property
+    def multistable(self) -> bool:
+        """Whether the network, or every member of an ensemble, ended multistable."""
+        outcomes = self.outcome if isinstance(self.outcome, list) else [self.outcome]
+        return all(outcome == "multistable" for outcome in outcomes)
+
+    def _outcome(self, vaa: float, target: Tensor, vaa_star: Tensor) -> str:
+        if vaa >= 0.9 * float(target):
+            return "multistable"
+        recent = vaa_star[-10:].mean(dim=0)
+        if float(recent.min()) < 1.5 / self._batch_size:
+            return "collapsed"
+        return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
+
+    def failures(self) -> list[str]:
+        """A sentence for each network that did not become multistable."""
+        single = self.target.dim() == 0
+        outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
+        reasons = {
+            "collapsed": "all states of a batch coincide, where VAA* has no gradient",
+            "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end "
+            "at few attractors",
+            "short": "VAA* did not come near its target",
+        }
+        return [
+            f"warmup did not make {'the network' if single else f'member {index}'} multistable: "
+            f"VAA = {value:.3f} afterwards ({outcome}: {reasons[outcome]}). Another generator or more steps may help"
+            for index, (outcome, value) in enumerate(zip(outcomes, values, strict=True))
+            if outcome != "multistable"
+        ]

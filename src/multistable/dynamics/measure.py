@@ -1,0 +1,91 @@
+"""The share of reachable attractors of a network (Algorithm 1)."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.dynamics.checks import check_batch_size, check_eps, check_positive
+from multistable.dynamics.contexts import ieee_float32
+from multistable.dynamics.draws import Draws, Generators
+from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.stabilisation import stabilise
+from multistable.dynamics.states import random_hidden_states
+from multistable.dynamics.system import System, map_states, studying
+from multistable.dynamics.vaa import vaa
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The result of :func:`measure`.
+
+    Attributes:
+        vaa: the mean of ``batches``; for an ensemble a list, one for each member.
+        batches: the VAA of each batch, ``(batches,)``, or ``(R, batches)`` for an ensemble.
+        steps: how many stabilisation steps were computed; fewer than asked for where more could change nothing.
+        periodic: the share of states that were seen to repeat themselves to the last bit, at a fixed point or on a
+            cycle; the others were still on their way, or on a cycle too long to be seen.
+    """
+
+    vaa: Any
+    batches: Tensor
+    steps: int
+    periodic: float
+
+
+def measure(
+    rnn: nn.Module,
+    sequences: Any,
+    *,
+    batches: int = 10,
+    batch_size: int = 32,
+    stabilisation: int = 10_000,
+    eps: float = 1e-4,
+    generator: Generators = None,
+) -> Measure:
+    """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
+
+    1/batch_size means one attractor for all states, 1 an attractor for each state. Computed in IEEE float32 or
+    better, whatever the global flags say; the network is not changed.
+
+    Args:
+        rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
+            any module that is called as ``(input, state) -> (output, state)``.
+        sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
+            an iterable of such batches; tuples such as (inputs, targets) count by their first entry. For an
+            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each.
+        batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
+        batch_size: the states of a batch, each from another sequence.
+        stabilisation: M, the steps under the constant input.
+        eps: states no more than this apart are at the same attractor.
+        generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
+            list of one for each.
+    """
+    for name, value in (("batches", batches), ("stabilisation", stabilisation)):
+        check_positive(name, value)
+    check_eps(eps)
+    with torch.no_grad(), ieee_float32(), studying(_at_least_single(rnn), sequences) as (system, data):
+        check_batch_size(batch_size, len(data))
+        return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)
+
+
+def estimate(
+    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
+) -> Measure:
+    """:func:`measure` without the checks; all batches are stabilised in one pass."""
+    states, inputs = [], []
+    for _ in range(batches):
+        states.append(random_hidden_states(system, data, draws.batch(len(data), batch_size), draws))
+        inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
+    together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
+    settled = stabilise(system, together, torch.cat(inputs, dim=-2), stabilisation)
+    values = vaa(settled.states.unflatten(-2, (batches, batch_size)), eps).double().cpu()
+    return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
+
+
+def _at_least_single(rnn: nn.Module) -> nn.Module:
+    """The network itself, or a float32 copy where its parameters are of lower precision."""
+    lower = isinstance(rnn, nn.Module) and any(p.dtype in (torch.float16, torch.bfloat16) for p in rnn.parameters())
+    return copy.deepcopy(rnn).float() if lower else rnn

@@ -1,0 +1,146 @@
+"""Recurrent modules of other origin as layers: those of ``torch.nn``, and any with the same calling convention."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.cells.base import Cell
+from multistable.networks.convert import TorchRecurrence
+from multistable.networks.layers import Layer, LayerState
+
+
+class TorchLayer(Layer):
+    """One layer of a ``torch.nn`` recurrence, sharing the user's own parameters."""
+
+    def __init__(self, recurrence: TorchRecurrence) -> None:
+        super().__init__()
+        self.module = recurrence.module
+        self._recurrence = recurrence
+
+    @property
+    def cells(self) -> tuple[Cell[Any], ...]:
+        """The layer's cell, over weights made anew from the module's present parameters."""
+        return (self._recurrence.cell(),)
+
+
+class ModuleLayer(Layer):
+    """Any module ``(input, state) -> (output, state)``, as one layer.
+
+    The module takes whole sequences ``(time, n, features)`` or single steps ``(n, features)``; ``None`` as its
+    state means the initial state; its state is a tensor, or a tuple of tensors, of any shape with a batch
+    dimension.
+
+    Args:
+        module: the user's module.
+        features: the size of its input.
+        batch_first: whether its sequences are ``(n, time, features)``.
+    """
+
+    def __init__(self, module: nn.Module, features: int, batch_first: bool) -> None:
+        super().__init__()
+        self.module = module
+        self._features = features
+        self._convention = _discover(module, features, batch_first)
+
+    @property
+    def input_size(self) -> int:
+        """The features of the input."""
+        return self._features
+
+    def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+        """As :meth:`Layer.forward`, one call of the module a time step; the output is the whole state."""
+        convention = self._convention
+        native = None if state is None else convention.to_native(state[0])
+        states = []
+        for u_t in u:
+            _, native = self.module(convention.one_step(u_t), native)
+            states.append(convention.from_native(native))
+        fields = tuple(torch.stack(field) for field in zip(*states, strict=True))
+        return torch.cat(fields, dim=-1), (fields,)
+
+
+@dataclass(frozen=True)
+class _Convention:
+    """How a module wants its input, and where its state keeps the batch."""
+
+    time_dim: int | None
+    """Where sequences have their time; ``None`` for a module of single steps."""
+    is_tensor: bool
+    """Whether the state is a tensor itself, not a tuple of tensors."""
+    batch_dims: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """For each tensor of the state: its batch dimension, and its shape without it."""
+
+    def one_step(self, u_t: Tensor) -> Tensor:
+        return u_t if self.time_dim is None else u_t.unsqueeze(self.time_dim)
+
+    def from_native(self, native: Any) -> tuple[Tensor, ...]:
+        """Each tensor of the state as ``(n, anything)``."""
+        pairs = zip(_tensors(native), self.batch_dims, strict=True)
+        return tuple(tensor.movedim(dim, 0).reshape(tensor.shape[dim], -1) for tensor, dim in pairs)
+
+    def to_native(self, fields: Sequence[Tensor]) -> Any:
+        """The inverse of :meth:`from_native`."""
+        parts = zip(fields, self.batch_dims, self.shapes, strict=True)
+        tensors = tuple(field.reshape(-1, *shape).movedim(0, dim).contiguous() for field, dim, shape in parts)
+        return tensors[0] if self.is_tensor else tensors
+
+
+def _discover(module: nn.Module, features: int, batch_first: bool) -> _Convention:
+    """Find out by calling the module with inputs of different sizes."""
+    like = next(iter(module.parameters()), torch.empty(0))
+
+    def state_after(*shape: int) -> Any:
+        with torch.no_grad():
+            # Not zeros: a module may treat its input in ways that only show on real numbers.
+            u = torch.linspace(-1, 1, features, device=like.device, dtype=like.dtype).expand(*shape, features)
+            _, state = module(u.contiguous(), None)
+        _tensors(state)
+        return state
+
+    def shapes(state: Any) -> list[torch.Size]:
+        return [tensor.shape for tensor in _tensors(state)]
+
+    def sequences(time: int, n: int) -> Any:
+        return state_after(n, time) if batch_first else state_after(time, n)
+
+    try:
+        # A module of single steps may take a time dimension too, as one more of the batch; its state then has it.
+        takes_sequences = shapes(sequences(4, 2)) == shapes(sequences(5, 2))
+    except Exception:
+        takes_sequences = False
+    try:
+        two, three = (sequences(4, n) if takes_sequences else state_after(n) for n in (2, 3))
+        dims = tuple(_differing_dim(a, b) for a, b in zip(shapes(two), shapes(three), strict=True))
+    except Exception as error:
+        raise TypeError(_not_recurrent(module, features)) from error
+    rest = tuple(tuple(s[:dim] + s[dim + 1 :]) for s, dim in zip(shapes(two), dims, strict=True))
+    time_dim = (1 if batch_first else 0) if takes_sequences else None
+    return _Convention(time_dim, isinstance(two, Tensor), dims, rest)
+
+
+def _tensors(state: Any) -> tuple[Tensor, ...]:
+    tensors = (state,) if isinstance(state, Tensor) else state
+    if not isinstance(tensors, tuple | list) or not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError(f"the state must be a tensor or a tuple of tensors, got {type(state).__name__}")
+    return tuple(tensors)
+
+
+def _differing_dim(a: torch.Size, b: torch.Size) -> int:
+    """The batch dimension: where the shapes for two batch sizes differ."""
+    (dim,) = (i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    return dim
+
+
+def _not_recurrent(module: nn.Module, features: int) -> str:
+    message = (
+        f"{type(module).__name__} has no recurrent layers that could be found: accepted are torch.nn.RNN, GRU, LSTM "
+        "and their cells, ms.RNN, ms.Cell, ms.Ensemble, and modules called as (input, state) -> (output, state) "
+        f"that take inputs of {features} features and None as the initial state"
+    )
+    recurrent = (nn.RNNBase, nn.RNNCellBase, Cell)
+    inside = [f"{name} ({type(m).__name__})" for name, m in module.named_modules() if name and isinstance(m, recurrent)]
+    return f"{message}. It contains {', '.join(inside)}: pass that module instead" if inside else message

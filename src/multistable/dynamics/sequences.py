@@ -1,0 +1,152 @@
+"""A set of input sequences, in whichever form the user has it."""
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
+
+ACCEPTED = (
+    "a tensor in the network's layout, a list of (time, features) tensors, a PackedSequence, "
+    "or an iterable of such batches (a DataLoader)"
+)
+
+
+@dataclass(frozen=True)
+class SequenceSet:
+    """Sequences padded to one length.
+
+    ``padded`` is ``(time, n, features)``, or ``(time, R, n, features)`` where each member of an ensemble has its
+    own; ``lengths (n,)`` are the sequences' own lengths.
+    """
+
+    padded: Tensor
+    lengths: Tensor
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def features(self) -> int:
+        return self.padded.shape[-1]
+
+    def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Some of the sequences, by indices ``(..., k)`` where ``...`` is empty or the members of an ensemble.
+
+        Returns:
+            Inputs ``(time, ..., k, features)`` and lengths ``(..., k)``.
+        """
+        where = indices.to(self.padded.device)
+        if self.padded.dim() == 3:
+            return self.padded[:, where], self.lengths[indices]
+        members = torch.arange(len(where), device=where.device).unsqueeze(-1)
+        return self.padded[:, members, where], self.lengths[indices]
+
+
+def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | None = None) -> SequenceSet:
+    """Read ``sequences`` in any accepted form, and check that they are usable.
+
+    Args:
+        sequences: tensors of ``(time, n, features)``, or ``(n, time, features)`` if ``batch_first``; with
+            ``members`` also ``(time, R, n, features)`` or ``(R, n, time, features)``; and the other forms.
+        batch_first: the layout of tensors.
+        members: R, the size of an ensemble, or ``None`` for a single network.
+    """
+    pieces = list(_pieces(sequences, batch_first, members))
+    if not pieces or any(len(piece) == 0 for piece in pieces):
+        raise ValueError("sequences must not be empty, got a set of 0 sequences")
+    features = {piece.features for piece in pieces}
+    if len(features) > 1:
+        raise ValueError(f"all sequences must have the same number of features, got {sorted(features)}")
+    joined = pieces[0] if len(pieces) == 1 else _join(pieces)
+    if int(joined.lengths.min()) == 0:
+        raise ValueError("sequences must have at least one time step, got a sequence of length 0")
+    if not torch.isfinite(joined.padded).all():
+        raise ValueError("sequences must be finite, got NaN or infinity")
+    return joined
+
+
+def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[SequenceSet]:
+    """The batches that ``sequences`` consists of."""
+    if isinstance(sequences, Tensor):
+        yield _from_tensor(sequences, batch_first, members)
+    elif isinstance(sequences, PackedSequence):
+        yield SequenceSet(*pad_packed_sequence(sequences))
+    elif _is_list_of_sequences(sequences):
+        yield _from_list(sequences)
+    elif isinstance(sequences, Iterable) and not isinstance(sequences, str | bytes | dict):
+        with _global_randomness_kept():
+            for batch in sequences:
+                yield _from_batch(batch, batch_first, members)
+    else:
+        raise TypeError(f"sequences must be {ACCEPTED}, got {type(sequences).__name__}")
+
+
+def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceSet:
+    """One batch of an iterable; of a tuple such as (inputs, targets) the first entry counts."""
+    if isinstance(batch, tuple | list) and batch and not _is_list_of_sequences(batch):
+        batch = batch[0]
+    if isinstance(batch, PackedSequence | Tensor) or _is_list_of_sequences(batch):
+        return next(_pieces(batch, batch_first, members))
+    raise TypeError(f"sequences must be {ACCEPTED}, got an iterable of {type(batch).__name__}")
+
+
+def _from_tensor(tensor: Tensor, batch_first: bool, members: int | None) -> SequenceSet:
+    own = members is not None and tensor.dim() == 4
+    if tensor.dim() != 3 and not own:
+        layout = "(n, time, features)" if batch_first else "(time, n, features)"
+        raise ValueError(f"a tensor of sequences must be {layout}, got shape {tuple(tensor.shape)}")
+    time_first = tensor.movedim(-2, 0) if batch_first else tensor
+    if own and time_first.shape[1] != members:
+        raise ValueError(
+            f"sequences for each of {members} members must have {members} as their member dimension, "
+            f"got {time_first.shape[1]}"
+        )
+    time, n = time_first.shape[0], time_first.shape[-2]
+    return SequenceSet(time_first, torch.full((n,), time))
+
+
+def _is_list_of_sequences(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list)
+        and not isinstance(value, PackedSequence)  # a named tuple
+        and len(value) > 0
+        and all(isinstance(entry, Tensor) and entry.dim() == 2 for entry in value)
+    )
+
+
+def _from_list(sequences: Any) -> SequenceSet:
+    features = {sequence.shape[1] for sequence in sequences}
+    if len(features) > 1:
+        raise ValueError(f"all sequences must have the same number of features, got {sorted(features)}")
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return SequenceSet(pad_sequence(list(sequences)), lengths)
+
+
+def _join(pieces: list[SequenceSet]) -> SequenceSet:
+    """All batches as one set, padded to the longest."""
+    time = max(len(piece.padded) for piece in pieces)
+
+    def pad(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor, tensor.new_zeros(time - len(tensor), *tensor.shape[1:])])
+
+    padded = torch.cat([pad(piece.padded) for piece in pieces], dim=-2)
+    return SequenceSet(padded, torch.cat([piece.lengths for piece in pieces]))
+
+
+@contextmanager
+def _global_randomness_kept() -> Iterator[None]:
+    """Reading a data loader draws from the global generators; put them back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002

@@ -1,0 +1,35 @@
+"""Reachable states: where the input sequences take a network (Algorithm 2)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.dynamics.draws import Draws, Generators
+from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.system import States, System, flat, studying
+
+
+def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = None) -> Tensor:
+    """The state of a network at a random time step of each sequence (Algorithm 2), in one batched pass.
+
+    Gradients flow to the network's parameters, unless they are switched off (``torch.no_grad``).
+
+    Args:
+        rnn: the network, see :func:`measure`.
+        sequences: n input sequences, see :func:`measure`.
+        generator: where the time steps are drawn from; one for each member for an ensemble.
+
+    Returns:
+        ``(n, d)``, or ``(R, n, d)`` for an ensemble: the whole state of all layers, [h, c] for LSTM.
+    """
+    with studying(rnn, sequences) as (system, data):
+        draws = Draws(generator, system.members)
+        everything = torch.arange(len(data)).expand(*system.leading, -1)
+        return flat(random_hidden_states(system, data, everything, draws))
+
+
+def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
+    """The state at a random time step of each of the sequences at ``indices (..., n)``."""
+    u, lengths = data.select(indices)
+    return system.states_at(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))

@@ -1,0 +1,140 @@
+"""A network as a discrete-time dynamical system, layer by layer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from multistable.cells.base import Cell
+from multistable.dynamics.contexts import evaluating
+from multistable.dynamics.draws import Draws
+from multistable.dynamics.modules import ModuleLayer, TorchLayer
+from multistable.dynamics.sequences import SequenceSet, sequence_set
+from multistable.networks.convert import torch_recurrences
+from multistable.networks.ensemble import Ensemble
+from multistable.networks.layers import Layer, LayerState, Single
+from multistable.networks.rnn import RNN
+
+# States of this many time steps are kept at once where not all are needed. 60 has many divisors: a state on a
+# short cycle is back where it was after a window.
+WINDOW = 60
+
+States = list[LayerState]
+"""The state of a network: one entry for each layer."""
+
+
+@dataclass(frozen=True)
+class System:
+    """x_t = f(x_{t-1}, u_t) for all layers of a network, or of each of the R members of an ensemble.
+
+    Inputs are ``(time, ..., n, features)`` and states ``(..., n, d)``, where ``...`` is empty for a single network
+    and ``R`` for an ensemble.
+    """
+
+    layers: list[Layer]
+    members: int | None
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The dimensions written ``...``."""
+        return () if self.members is None else (self.members,)
+
+    @property
+    def input_size(self) -> int:
+        """The features of the input."""
+        return self.layers[0].input_size
+
+    def constant_input(self, layer: int, draws: Draws) -> Tensor:
+        """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""
+        return draws.normal(1, self.layers[layer].input_size).to(device=self.device, dtype=self.dtype)
+
+    def advance(self, u: Tensor, states: States | None = None) -> States:
+        """All states of all layers over inputs ``u``, each field with time first."""
+        before = [None] * len(self.layers) if states is None else states
+        after = []
+        for layer, state in zip(self.layers, before, strict=True):
+            u, layer_states = layer(u, state)
+            after.append(layer_states)
+        return after
+
+    def states_at(self, u: Tensor, times: Tensor, states: States | None = None) -> States:
+        """The state of each sequence after its own number of steps, all in one pass.
+
+        Args:
+            u: inputs, ``(time, ..., n, features)``.
+            times: how many steps to take in each, ``(..., n)`` on the CPU, from 1 to time.
+            states: the states before the first step; zero when not given.
+        """
+        last = int(times.max())
+        found: States | None = None
+        for start in range(0, last, WINDOW):
+            window = u[start : min(start + WINDOW, last)]
+            over_time = self.advance(window, states)
+            states = at_time(over_time, -1)
+            index = (times - 1 - start).to(self.device)
+            here = at_time(over_time, index.clamp(0, len(window) - 1))
+            not_before = (index >= 0).unsqueeze(-1)
+            found = here if found is None else map_states(partial(torch.where, not_before), here, found)
+        return cast(States, found)
+
+
+@contextmanager
+def studying(rnn: nn.Module, sequences: Any) -> Iterator[tuple[System, SequenceSet]]:
+    """The network as a system and the sequences that drive it, both checked; the network is in evaluation inside."""
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    members = len(rnn) if isinstance(rnn, Ensemble) else None
+    batch_first = bool(getattr(rnn, "batch_first", False))
+    data = sequence_set(sequences, batch_first=batch_first, members=members)
+    like = next(rnn.parameters(), torch.empty(0))
+    with evaluating(rnn):
+        system = System(_layers(rnn, data.features, batch_first), members, like.device, like.dtype)
+        if data.features != system.input_size:
+            expected = f"as many features as the network's input_size, {system.input_size}"
+            raise ValueError(f"sequences must have {expected}, got {data.features}")
+        yield system, data
+
+
+def _layers(rnn: nn.Module, features: int, batch_first: bool) -> list[Layer]:
+    if isinstance(rnn, Ensemble):
+        rnn = rnn.network
+    if isinstance(rnn, RNN):
+        return cast(list[Layer], list(rnn.layers))
+    if isinstance(rnn, Cell):
+        return [Single(rnn)]
+    recurrences = torch_recurrences(rnn)
+    if recurrences is not None:
+        return [TorchLayer(recurrence) for recurrence in recurrences]
+    return [ModuleLayer(rnn, features, batch_first)]
+
+
+def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> States:
+    """``change`` applied to every tensor of one or more states of the same structure."""
+
+    def cell_state(*fields: Any) -> Any:
+        changed = [change(*tensors) for tensors in zip(*fields, strict=True)]
+        return fields[0]._make(changed) if hasattr(fields[0], "_make") else tuple(changed)
+
+    return [
+        tuple(cell_state(*cells) for cells in zip(*layer, strict=True)) for layer in zip(*states, strict=True)
+    ]
+
+
+def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
+    """States ``(..., n, d)`` out of those over time: at one time step, or at ``index (..., n)``, one for each."""
+    if isinstance(index, int):
+        return map_states(lambda x: x[index], states)
+    where = index.unsqueeze(0).unsqueeze(-1)
+    return map_states(lambda x: x.gather(0, where.expand(1, *x.shape[1:])).squeeze(0), states)
+
+
+def flat(states: Sequence[LayerState]) -> Tensor:
+    """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
+    return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
+

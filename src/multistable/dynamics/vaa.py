@@ -1,0 +1,62 @@
+"""Variability amongst attractors: the share of different states in a set, and its differentiable proxy."""
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics.checks import check_eps, check_states
+
+
+def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
+    """Variability amongst attractors of settled states (eq. practical_vaa).
+
+    The number of different states divided by n, where states no more than ``eps`` apart are the same.
+
+    Args:
+        states: ``(..., n, d)``, each set of n states taken by itself.
+        eps: the tolerance.
+
+    Returns:
+        ``(...)``, each in [1/n, 1].
+    """
+    check_eps(eps)
+    check_states(states)
+    # float64, so that neither cancellation nor rounding of the distance decides; the margin keeps states whose
+    # distance is eps in exact arithmetic on the right side.
+    same = distances(states.double()) <= eps * (1 + 1e-9)
+    return (1 / same.sum(dim=-1).double()).mean(dim=-1).to(_at_least_single(states.dtype))
+
+
+def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
+    """The differentiable proxy of :func:`vaa` (eq. vaa_star).
+
+    Args:
+        states: ``(..., n, d)``, each set of n states taken by itself.
+        eps: the tolerance.
+
+    Returns:
+        ``(...)``, each in [1/n, 1].
+    """
+    check_eps(eps)
+    check_states(states)
+    return proxy(states, eps)
+
+
+def proxy(states: Tensor, eps: float) -> Tensor:
+    """:func:`vaa_star` without the checks: a NaN in the states comes out as NaN."""
+    # 1 - max(0, d - eps) / d is eps / max(d, eps), which has no 0/0 for coincident states.
+    saturated = states.to(_at_least_single(states.dtype)).tanh()
+    c_star = eps / distances(saturated).clamp(min=eps)
+    return (1 / c_star.sum(dim=-1)).mean(dim=-1)
+
+
+def distances(states: Tensor) -> Tensor:
+    """Euclidean distances ``(..., n, n)`` between the states of each set ``(..., n, d)``.
+
+    From differences, not from the matrix product, which cancels for near-equal states. The gradient for
+    coincident states is zero.
+    """
+    return torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _at_least_single(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

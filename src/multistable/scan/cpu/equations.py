@@ -1,0 +1,346 @@
+"""The formulas of each cell, forward and backward, written in place on blocks of ``([N,] n, hidden)``.
+
+The letters are those of ``multistable.cells``: ``x_z`` is the projected input of gate z, ``h`` the state before the
+step. Backward, ``g`` is the gradient of the state after the step, ``before`` that of the state before it, and
+``d_z`` that of gate z's pre-activation. Most of backward is ``d_z = g * k_z`` where the slope ``k_z`` holds no
+gradient: slopes are found for many steps at once, and only the rest is done step by step.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from multistable import cells
+
+Tensors = tuple[Tensor, ...]
+
+
+class Equations(ABC):
+    """A cell for the shared loop, which hands the views of one time step to ``step`` and ``step_back``.
+
+    The other methods see many steps at once, as tensors with time first: ``(time, [N,] n, blocks * hidden)`` for
+    the projected input and what is kept, ``(time, [N,] n, blocks, hidden)`` for slopes ``k`` and gradients ``d``.
+    """
+
+    kept: ClassVar[tuple[int, ...]]
+    """The buffers kept for backward: how many blocks lie side by side in each."""
+    gates: ClassVar[int]
+    """Blocks of pre-activation gradients, those that the step before needs first."""
+    recurrent: ClassVar[int]
+    """How many of these blocks ``step_back`` writes; the others are ``g * k``, for many steps at once."""
+    of_input: ClassVar[slice]
+    """Which of these blocks are the gradient of the projected input."""
+    slopes: ClassVar[int]
+    """Blocks of slopes: one for each gate, then what else the cell needs."""
+    weight_dim: ClassVar[int] = 2
+    """Dimensions of the recurrent weight of one recurrence."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+        self.one = weight.new_ones(())
+        many = weight.dim() > self.weight_dim
+        self.multiply: Callable[..., Tensor] = torch.bmm if many else torch.mm
+        self.multiply_add: Callable[..., Tensor] = torch.baddbmm if many else torch.addmm
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The recurrent weight for gradients, ``([N,] recurrent * hidden, hidden)``."""
+        return self.weight.mT.contiguous()
+
+    @abstractmethod
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        """What ``step`` takes of the projected input and of the buffers to keep."""
+
+    @abstractmethod
+    def step(self, *views: Tensor) -> None:
+        """One step. Takes the fields of the state, those of the new state and ``views``."""
+
+    @abstractmethod
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        """Write the slopes ``k`` from the states before the steps and what the steps kept."""
+
+    @abstractmethod
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        """What ``step_back`` takes of the gradients, the slopes and what was kept."""
+
+    @abstractmethod
+    def step_back(self, *views: Tensor) -> None:
+        """One step back. Takes the fields of ``g``, ``before`` and ``add``, the gradient from outside, and ``views_back``."""
+
+    @abstractmethod
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of ``weight`` and ``bias``: one product over all steps."""
+
+
+def sigmoid_slope(g: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    """``g * y * (1 - y)`` in one pass."""
+    return torch.ops.aten.sigmoid_backward.grad_input(g, y, grad_input=out)
+
+
+def tanh_slope(g: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    """``g * (1 - y**2)`` in one pass."""
+    return torch.ops.aten.tanh_backward.grad_input(g, y, grad_input=out)
+
+
+def sum_of_products(a: Tensor, b: Tensor) -> Tensor:
+    """The sum over time and batch of outer products: ``(t, [N,] n, i)``, ``(t, [N,] n, o)`` to ``([N,] i, o)``."""
+    if a.dim() == 4:
+        a, b = a.transpose(0, 1), b.transpose(0, 1)
+    return a.flatten(-3, -2).mT @ b.flatten(-3, -2)
+
+
+class LSTM(Equations):
+    """Blocks f, i, r, c."""
+
+    kept = (4, 1)
+    gates = 4
+    recurrent = 4
+    of_input = slice(0, 4)
+    slopes = 5
+
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        pre, tanh_memory = kept
+        f, i, r, candidate = pre.chunk(4, -1)
+        f_i_r = pre[..., : 3 * f.shape[-1]]
+        return x, pre, f_i_r, f, i, r, candidate, tanh_memory
+
+    def step(self, *views: Tensor) -> None:
+        h, c, h_new, c_new, x, pre, f_i_r, f, i, r, candidate, tanh_memory = views
+        self.multiply_add(x, h, self.weight, out=pre)
+        f_i_r.sigmoid_()
+        candidate.tanh_()
+        torch.mul(f, c, out=c_new).addcmul_(i, candidate)
+        torch.tanh(c_new, out=tanh_memory)
+        torch.mul(r, tanh_memory, out=h_new)
+
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        (_, c), (pre, tanh_memory) = state, kept
+        f, i, r, candidate = pre.chunk(4, -1)
+        k_f, k_i, k_r, k_c, k_memory = k.unbind(-2)
+        sigmoid_slope(c, f, out=k_f)
+        sigmoid_slope(candidate, i, out=k_i)
+        sigmoid_slope(tanh_memory, r, out=k_r)
+        tanh_slope(i, candidate, out=k_c)
+        tanh_slope(r, tanh_memory, out=k_memory)
+
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        f = kept[0].chunk(4, -1)[0]
+        return g[1].unsqueeze(-2), f, k[..., :4, :], k[..., 2, :], k[..., 4, :], d, d[..., 2, :], d.flatten(-2)
+
+    def step_back(self, *views: Tensor) -> None:
+        g_h, g_c, h_before, c_before, add_h, add_c, g_c_wide, f, k, k_r, k_memory, d, d_r, d_flat = views
+        g_c.addcmul_(g_h, k_memory)
+        torch.mul(g_c_wide, k, out=d)  # right for f, i and c; r sees h alone
+        torch.mul(g_h, k_r, out=d_r)
+        torch.addcmul(add_c, g_c, f, out=c_before)
+        self.multiply_add(add_h, d_flat, self.transposed, out=h_before)
+
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        return sum_of_products(state[0], d.flatten(-2)), None
+
+
+class GRU(Equations):
+    """Blocks z, r, h; in gradients m, z, r, h with m for the product W_hh h, so that both users find theirs adjacent."""
+
+    kept = (3, 1)
+    gates = 4
+    recurrent = 3
+    of_input = slice(1, 4)
+    slopes = 4
+
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        products, candidate = kept
+        z, r, m = products.chunk(3, -1)
+        z_r, x_z_r = (t[..., : 2 * z.shape[-1]] for t in (products, x))
+        return x_z_r, x.chunk(3, -1)[2], products, z_r, z, r, m, candidate
+
+    def step(self, *views: Tensor) -> None:
+        h, h_new, x_z_r, x_h, products, z_r, z, r, m, candidate = views
+        self.multiply(h, self.weight, out=products)
+        z_r.add_(x_z_r).sigmoid_()
+        if self.bias is not None:
+            m.add_(self.bias.unsqueeze(-2))
+        torch.addcmul(x_h, r, m, out=candidate).tanh_()
+        torch.lerp(candidate, h, z, out=h_new)
+
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        (h,), (products, candidate) = state, kept
+        z, r, m = products.chunk(3, -1)
+        k_m, k_z, k_r, k_h = k.unbind(-2)
+        tanh_slope(torch.sub(self.one, z, out=k_h), candidate, out=k_h)
+        sigmoid_slope(torch.sub(h, candidate, out=k_z), z, out=k_z)
+        sigmoid_slope(torch.mul(k_h, m, out=k_r), r, out=k_r)
+        torch.mul(k_h, r, out=k_m)
+
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        z = kept[0].chunk(3, -1)[0]
+        d_m_z_r = d[..., :3, :]
+        return g[0].unsqueeze(-2), z, k[..., :3, :], d_m_z_r, d_m_z_r.flatten(-2)
+
+    def step_back(self, *views: Tensor) -> None:
+        g, before, add, g_wide, z, k, d_m_z_r, d_flat = views
+        torch.mul(g_wide, k, out=d_m_z_r)
+        torch.addcmul(add, g, z, out=before)
+        self.multiply_add(before, d_flat, self.transposed, out=before)
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The recurrent weight for gradients, ``([N,] 3 * hidden, hidden)``, rows in the order m, z, r."""
+        return self.weight.roll(self.weight.shape[-2], -1).mT.contiguous()
+
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        m_z_r = sum_of_products(state[0], d[..., :3, :].flatten(-2))
+        bias = None if self.bias is None else d[..., 0, :].sum((0, -2))
+        return m_z_r.roll(-self.weight.shape[-2], -1), bias
+
+
+class MGU(Equations):
+    """Blocks f, h."""
+
+    kept = (1, 1)
+    gates = 2
+    recurrent = 2
+    of_input = slice(0, 2)
+    slopes = 4
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__(weight, bias)
+        self.W_f, self.W_h = weight.chunk(2, -1)
+
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        return (*x.chunk(2, -1), *kept)
+
+    def step(self, *views: Tensor) -> None:
+        h, h_new, x_f, x_h, f, candidate = views
+        self.multiply_add(x_f, h, self.W_f, out=f).sigmoid_()
+        f_h = torch.mul(f, h, out=h_new)
+        self.multiply_add(x_h, f_h, self.W_h, out=candidate).tanh_()
+        torch.lerp(h, candidate, f, out=h_new)
+
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        (h,), (f, candidate) = state, kept
+        k_f, k_h, k_fh, _ = k.unbind(-2)
+        sigmoid_slope(torch.sub(candidate, h, out=k_f), f, out=k_f)
+        tanh_slope(f, candidate, out=k_h)
+        sigmoid_slope(h, f, out=k_fh)
+
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        return g[0].unsqueeze(-2), kept[0], k[..., :2, :], k[..., 2, :], k[..., 3, :], d, *d.unbind(-2)
+
+    def step_back(self, *views: Tensor) -> None:
+        g, before, add, g_wide, f, k, k_fh, g_fh, d, d_f, d_h = views
+        torch.mul(g_wide, k, out=d)
+        self.multiply(d_h, self.transposed[1], out=g_fh)
+        d_f.addcmul_(g_fh, k_fh)
+        torch.lerp(g, g_fh, f, out=before).add_(add)
+        self.multiply_add(before, d_f, self.transposed[0], out=before)
+
+    @cached_property
+    def transposed(self) -> Tensors:
+        """The recurrent weights of f and h for gradients, each ``([N,] hidden, hidden)``."""
+        return tuple(W.mT.contiguous() for W in (self.W_f, self.W_h))
+
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (h,), (f, _) = state, kept
+        d_f, d_h = d.unbind(-2)
+        return torch.cat([sum_of_products(h, d_f), sum_of_products(f * h, d_h)], -1), None
+
+
+class NBRC(Equations):
+    """Blocks c, a, h. The gate 1 + tanh(x) is 2 sigmoid(2 x), so both gates are one sigmoid; s is half of a."""
+
+    kept = (2, 1)
+    gates = 3
+    recurrent = 2
+    of_input = slice(0, 3)
+    slopes = 4
+
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        c_s, candidate = kept
+        c, s = c_s.chunk(2, -1)
+        return x[..., : c_s.shape[-1]], x.chunk(3, -1)[2], c_s, c, s, candidate
+
+    def step(self, *views: Tensor) -> None:
+        h, h_new, x_c_a, x_h, c_s, c, s, candidate = views
+        self.multiply_add(x_c_a, h, self.weight, out=c_s)
+        s.mul_(2)
+        c_s.sigmoid_()
+        torch.addcmul(x_h, s, h, value=2, out=candidate).tanh_()
+        torch.lerp(candidate, h, c, out=h_new)
+
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        (h,), (c_s, candidate) = state, kept
+        c, s = c_s.chunk(2, -1)
+        k_c, k_a, k_h, k_before = k.unbind(-2)
+        tanh_slope(torch.sub(self.one, c, out=k_h), candidate, out=k_h)
+        sigmoid_slope(torch.sub(h, candidate, out=k_c), c, out=k_c)
+        sigmoid_slope(torch.mul(k_h, h, out=k_a), s, out=k_a).mul_(4)
+        torch.addcmul(c, k_h, s, value=2, out=k_before)
+
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        d_c_a = d[..., :2, :]
+        return g[0].unsqueeze(-2), k[..., :2, :], k[..., 3, :], d_c_a, d_c_a.flatten(-2)
+
+    def step_back(self, *views: Tensor) -> None:
+        g, before, add, g_wide, k, k_before, d_c_a, d_flat = views
+        torch.mul(g_wide, k, out=d_c_a)
+        torch.addcmul(add, g, k_before, out=before)
+        self.multiply_add(before, d_flat, self.transposed, out=before)
+
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        return sum_of_products(state[0], d[..., :2, :].flatten(-2)), None
+
+
+class BRC(NBRC):
+    """NBRC with a weight for each unit in place of the matrix: the whole of a step's gradient is one slope."""
+
+    recurrent = 0
+    weight_dim = 1
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__(weight, bias)
+        # ([N,] 1, hidden) for each gate, and both as ([N,] 1, 2, hidden).
+        self.w_c, self.w_a = weight.unsqueeze(-2).chunk(2, -1)
+        self.w = torch.stack([self.w_c, self.w_a], -2)
+
+    def views(self, x: Tensor, kept: Tensors) -> Tensors:
+        x_c_a, x_h, c_s, c, s, candidate = super().views(x, kept)
+        return x_c_a.unflatten(-1, (2, -1)), x_h, c_s.unflatten(-1, (2, -1)), c, s, candidate
+
+    def step(self, *views: Tensor) -> None:
+        h, h_new, x_c_a, x_h, c_s, c, s, candidate = views
+        torch.addcmul(x_c_a, self.w, h.unsqueeze(-2), out=c_s)
+        s.mul_(2)
+        c_s.sigmoid_()
+        torch.addcmul(x_h, s, h, value=2, out=candidate).tanh_()
+        torch.lerp(candidate, h, c, out=h_new)
+
+    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
+        super().find_slopes(state, kept, k)
+        k_c, k_a, _, k_before = k.unbind(-2)
+        k_before.addcmul_(k_c, self.w_c).addcmul_(k_a, self.w_a)
+
+    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
+        return (k[..., 3, :],)
+
+    def step_back(self, *views: Tensor) -> None:
+        g, before, add, k_before = views
+        torch.addcmul(add, g, k_before, out=before)
+
+    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        return (d[..., :2, :] * state[0].unsqueeze(-2)).sum((0, -3)).flatten(-2), None
+
+
+EQUATIONS: dict[Callable[..., Any], type[Equations]] = {
+    cells.LSTM.step: LSTM,
+    cells.GRU.step: GRU,
+    cells.MGU.step: MGU,
+    cells.BRC.step: BRC,
+    cells.NBRC.step: NBRC,
+}
+"""By the method that has the equations: a subclass with other initial weights is found, one with other equations is not."""
