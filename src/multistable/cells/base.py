@@ -18,10 +18,10 @@ class Hidden(NamedTuple):
 class Cell(nn.Module, ABC, Generic[S]):
     """A recurrent cell, x_t = f(x_{t-1}, u_t), that knows nothing of time loops.
 
-    A new cell is this class with parameters made in ``__init__`` (``input_weight`` and ``bias`` among them,
-    unless it has its own :meth:`project`) and :meth:`step`. Write it for tensors with any leading dimensions ``...``, one entry for each independent recurrence: weights
-    ``(..., in, out)``, inputs ``(..., n, in)``, states ``(..., n, hidden_size)``. Ensembles and double layers
-    then work by themselves.
+    A new cell is this class with parameters made in ``__init__`` (``input_weight`` and ``bias`` among them, unless
+    it has its own :meth:`project`) and :meth:`step`. Write it for tensors with any leading dimensions ``...``, one
+    entry for each independent recurrence: weights ``(..., in, out)``, inputs ``(..., n, in)``, states
+    ``(..., n, hidden_size)``. Ensembles and double layers then work by themselves.
 
     A cell is also a module of its own: ``cell(u, state) -> (output, state)`` takes one step.
     """
@@ -70,9 +70,8 @@ class Cell(nn.Module, ABC, Generic[S]):
         The tensors are used as they are, not copied into parameters: gradients flow to where they came from.
         """
         bound = copy.copy(self)
-        bound._parameters = dict(weights)
+        bound._parameters = cast(Any, dict(weights))
         return bound
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
-

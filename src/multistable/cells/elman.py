@@ -13,9 +13,7 @@ class Elman(Cell[Hidden]):
 
     State = Hidden
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *, nonlinearity: str = "tanh", **factory: Any
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str = "tanh", **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")

@@ -17,9 +17,7 @@ class GRU(Cell[Hidden]):
 
     State = Hidden
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
         self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
         self.recurrent_weight = initial.orthogonal(hidden_size, gates=3, **factory)

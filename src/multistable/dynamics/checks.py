@@ -8,16 +8,19 @@ from torch import Tensor
 
 
 def check_eps(eps: float) -> None:
+    """``eps`` is a positive number."""
     if not (isinstance(eps, int | float) and 0 < eps < math.inf):
         raise ValueError(f"eps must be a positive number, got {eps!r}")
 
 
 def check_positive(name: str, value: int) -> None:
+    """The argument ``name`` is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
 def check_states(states: Tensor) -> None:
+    """``states`` is a finite tensor ``(..., n, d)``."""
     if not isinstance(states, Tensor):
         raise TypeError(f"states must be a tensor (..., n, d), got {type(states).__name__}")
     if states.dim() < 2 or states.shape[-2] == 0:
@@ -29,6 +32,7 @@ def check_states(states: Tensor) -> None:
 
 
 def check_batch_size(batch_size: int, available: int) -> None:
+    """A batch can be drawn without replacement."""
     check_positive("batch_size", batch_size)
     if batch_size > available:
         raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
@@ -39,7 +43,9 @@ def check_target(target: float | Sequence[float], members: int | None) -> Tensor
     values = torch.as_tensor(target, dtype=torch.float64)
     leading = () if members is None else (members,)
     if values.shape not in {(), leading}:
-        raise ValueError(f"target must be one number{f' or {members}, one for each member' if members else ''}, got {target!r}")
+        raise ValueError(
+            f"target must be one number{f' or {members}, one for each member' if members else ''}, got {target!r}"
+        )
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"target must lie in [0, 1], got {target!r}")
     return values.expand(leading)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,7 +37,7 @@ def ieee_float32() -> Iterator[None]:
     Under TF32 or bfloat16 products the states of a monostable network never settle to within eps of each other, and
     its VAA comes out near 1 instead of 1/n.
     """
-    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     before = [(backend, backend.fp32_precision) for backend in backends]
     try:
         for backend, precision in before:

@@ -89,7 +89,8 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
 
 def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceSet:
     """One batch of an iterable; of a tuple such as (inputs, targets) the first entry counts."""
-    if isinstance(batch, tuple | list) and batch and not _is_list_of_sequences(batch):
+    is_tuple = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence)  # itself a named tuple
+    if is_tuple and batch and not _is_list_of_sequences(batch):
         batch = batch[0]
     if isinstance(batch, PackedSequence | Tensor) or _is_list_of_sequences(batch):
         return next(_pieces(batch, batch_first, members))
@@ -114,7 +115,7 @@ def _from_tensor(tensor: Tensor, batch_first: bool, members: int | None) -> Sequ
 def _is_list_of_sequences(value: Any) -> bool:
     return (
         isinstance(value, tuple | list)
-        and not isinstance(value, PackedSequence)  # a named tuple
+        and not isinstance(value, PackedSequence)
         and len(value) > 0
         and all(isinstance(entry, Tensor) and entry.dim() == 2 for entry in value)
     )

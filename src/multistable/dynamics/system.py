@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -80,7 +79,7 @@ class System:
             index = (times - 1 - start).to(self.device)
             here = at_time(over_time, index.clamp(0, len(window) - 1))
             not_before = (index >= 0).unsqueeze(-1)
-            found = here if found is None else map_states(partial(torch.where, not_before), here, found)
+            found = here if found is None else map_states(_where(not_before), here, found)
         return cast(States, found)
 
 
@@ -121,9 +120,7 @@ def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> 
         changed = [change(*tensors) for tensors in zip(*fields, strict=True)]
         return fields[0]._make(changed) if hasattr(fields[0], "_make") else tuple(changed)
 
-    return [
-        tuple(cell_state(*cells) for cells in zip(*layer, strict=True)) for layer in zip(*states, strict=True)
-    ]
+    return [tuple(cell_state(*cells) for cells in zip(*layer, strict=True)) for layer in zip(*states, strict=True)]
 
 
 def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
@@ -138,3 +135,6 @@ def flat(states: Sequence[LayerState]) -> Tensor:
     """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
     return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
 
+
+def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda new, old: torch.where(condition, new, old)

@@ -139,7 +139,9 @@ def _parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
     if not found:
         raise ValueError(f"the recurrent layers of {type(rnn).__name__} have no parameters that require gradients")
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in found.values()):
-        raise ValueError(f"warmup needs float32 or float64 parameters, got {system.dtype}; convert the network after it")
+        raise ValueError(
+            f"warmup needs float32 or float64 parameters, got {system.dtype}; convert the network after it"
+        )
     return list(found.values())
 
 

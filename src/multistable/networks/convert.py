@@ -49,7 +49,7 @@ class TorchRecurrence:
         return getattr(self.module, name + self.suffix, None)
 
 
-def torch_recurrences(module: nn.Module) -> list[TorchRecurrence] | None:
+def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
     kind = next((kind for torch_kind, kind in _KINDS.items() if isinstance(module, torch_kind)), None)
     if kind is None:
@@ -70,7 +70,7 @@ def torch_recurrences(module: nn.Module) -> list[TorchRecurrence] | None:
     ]
 
 
-def from_torch(module: nn.Module) -> RNN:
+def from_torch(module: Any) -> RNN:
     """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``."""
     layers = torch_recurrences(module)
     if layers is None or not isinstance(module, nn.RNNBase):
@@ -92,14 +92,14 @@ def from_torch(module: nn.Module) -> RNN:
         **options,
     )
     for ours, theirs in zip(network.layers, layers, strict=True):
-        ours.cell.load_state_dict(dict(theirs.cell().named_parameters()))
+        ours.get_submodule("cell").load_state_dict(dict(theirs.cell().named_parameters()))
     return network
 
 
 def to_torch(network: RNN) -> nn.RNNBase:
     """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
-    cells = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
-    torch_kinds = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
+    cells: list[Any] = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
+    torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind = next((kind for kind in torch_kinds if isinstance(cells[0], kind)), None)
     if kind is None:
         raise TypeError("only networks of single gru, lstm or chrono layers have a torch.nn counterpart")

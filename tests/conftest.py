@@ -1,0 +1,11 @@
+"""Settings for all tests."""
+
+import torch
+from hypothesis import settings
+
+# The networks here are small, and two test processes share the machine: threads would only wait for each other.
+torch.set_num_threads(1)
+
+# The same examples every time, and no limit on a slow machine's clock.
+settings.register_profile("multistable", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("multistable")

@@ -1,0 +1,249 @@
+"""Algorithm 1 on systems whose attractors are known, and its early end against all the steps."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from networks import FEATURES, KINDS, in_layout, make
+from torch import nn
+
+import multistable as ms
+from multistable.dynamics.draws import Draws
+from multistable.dynamics.stabilisation import stabilise
+from multistable.dynamics.states import random_hidden_states
+from multistable.dynamics.system import flat, map_states, studying
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def bistable_units(units, a, gate_bias=0.0, input_weight=1e-3):
+    """A BRC of units that see one input each, h' = c h + (1 - c) tanh(w u + a h), with constant c and a."""
+    rnn = ms.RNN("brc", units, units)
+    cell = rnn.layers[0].cell
+    with torch.no_grad():
+        for p in cell.parameters():
+            p.zero_()
+        cell.input_weight[:, 2 * units :] = input_weight * torch.eye(units)
+        cell.bias[:units] = gate_bias
+        cell.bias[units : 2 * units] = math.atanh(a - 1)
+    return rnn
+
+
+def pushes(signs, strength=5e3, time=30):
+    """Sequences (time, n, units) that push each unit far to the side of its sign; their own inputs are far larger
+    than the u ~ N(0, 1) of the stabilisation, which hardly moves anything."""
+    return strength * signs.unsqueeze(0).expand(time, *signs.shape)
+
+
+@given(st.floats(0.2, 1.8), st.floats(-2, 2))
+@settings(max_examples=15)
+def test_one_unit_brc_has_as_many_attractors_as_its_equation(a, gate_bias):
+    """h = tanh(a h) has one stable solution for a <= 1 and two, of either sign, for a > 1."""
+    assume(abs(a - 1) > 0.02)
+    signs = torch.tensor([1.0, -1.0] * 8).unsqueeze(-1)
+    result = ms.measure(
+        bistable_units(1, a, gate_bias, 1e-6), pushes(signs, 5e6), batches=2, batch_size=16, generator=generator()
+    )
+    attractors = 1 if a < 1 else 2
+    assert result.batches.tolist() == [attractors / 16] * 2
+    assert result.vaa == attractors / 16
+
+
+@pytest.mark.parametrize("push", [0.5, 0.9, 1.1, 2.0])
+def test_a_constant_input_past_the_fold_leaves_one_attractor(push):
+    """h = tanh(a h + b) loses one of its two stable solutions at b* = a h - artanh(h), h = sqrt(1 - 1/a)."""
+    a = 1.6
+    h = math.sqrt(1 - 1 / a)
+    fold = a * h - math.atanh(h)
+    rnn = bistable_units(1, a)
+    with torch.no_grad():
+        rnn.layers[0].cell.bias[2] = push * fold
+    signs = torch.tensor([1.0, -1.0] * 8).unsqueeze(-1)
+    result = ms.measure(rnn, pushes(signs), batches=1, batch_size=16, generator=generator())
+    assert result.vaa == (2 if push < 1 else 1) / 16
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+def test_m_independent_bistable_units_have_two_to_the_m_attractors(m):
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * m).reshape(-1, m)
+    every_basin_twice = signs.repeat(2, 1)
+    n = len(every_basin_twice)
+    result = ms.measure(
+        bistable_units(m, 1.5), pushes(every_basin_twice), batches=3, batch_size=n, generator=generator()
+    )
+    assert result.vaa == 2**m / n == 0.5
+    assert result.periodic == 1.0
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_a_contracting_gru_has_one_attractor(scale):
+    rnn = nn.GRU(3, 24, 2)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.mul_(scale)
+    x = torch.randn(20, 40, 3, generator=generator())
+    assert ms.measure(rnn, x, generator=generator()).vaa == 1 / 32
+
+
+def all_steps(system, states, u, steps):
+    """f^M(x, u) computed step after step to the end."""
+    u = u.expand(*flat(states).shape[:-1], -1)
+    for _ in range(steps // 500):
+        states = map_states(lambda x: x[-1], system.advance(u.expand(500, *u.shape), states))
+    return flat(states)
+
+
+def prepared(cell, seed, preparation):
+    """A small network: untrained, warmed up, or briefly trained on the first input."""
+    torch.manual_seed(seed)
+    rnn, x = ms.RNN(cell, 1, 12, 1 + seed % 2), torch.randn(20, 64, 1)
+    if preparation == "warmed up":
+        ms.warmup(rnn, x, steps=15, batch_size=32, generator=generator(seed))
+    if preparation == "trained":
+        readout = nn.Linear(12, 1)
+        optimiser = torch.optim.Adam([*rnn.parameters(), *readout.parameters()], lr=1e-2)
+        for _ in range(40):
+            optimiser.zero_grad()
+            nn.functional.mse_loss(readout(rnn(x)[0][-1]), x[0]).backward()
+            optimiser.step()
+    return rnn, x
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("preparation", ["untrained", "warmed up", "trained"])
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_the_early_end_changes_no_bit_of_the_result(cell, preparation, seed):
+    with torch.random.fork_rng():
+        rnn, x = prepared(cell, seed, preparation)
+    with torch.no_grad(), studying(rnn, x) as (system, data):
+        draws = Draws(generator(seed))
+        states = random_hidden_states(system, data, draws.batch(64, 32), draws)
+        u = system.constant_input(0, draws)
+        settled = stabilise(system, states, u, 10_000)
+        expected = all_steps(system, states, u, 10_000)
+    assert settled.steps <= 10_000
+    assert torch.equal(settled.states, expected)
+    assert ms.vaa(settled.states) == ms.vaa(expected)
+
+
+def test_the_early_end_comes_early_for_settled_networks_and_never_for_drifting_ones():
+    x = torch.randn(20, 64, 1, generator=generator())
+    assert ms.measure(make_seeded("lstm"), x, batches=1, generator=generator()).steps < 1000
+    drift = Drift()
+    result = ms.measure(drift, x, batches=1, stabilisation=1_000, generator=generator())
+    assert result.steps == 1_000
+    assert result.periodic == 0.0
+
+
+def test_cycles_are_followed_to_where_all_steps_lead():
+    """Counters modulo 7, 11 and 90: after M steps each is where arithmetic says, although the loop ended early."""
+
+    class Clock(nn.Module):
+        def forward(self, x, state=None):
+            hand = x.new_zeros(x.shape[1], 1) if state is None else state
+            for u in x:
+                hand = (hand + 1) % u.abs()
+            return hand, hand
+
+    periods = torch.tensor([7.0, 11.0, 90.0]).repeat(4)
+    with studying(Clock(), periods.reshape(1, 12, 1)) as (system, data):
+        states = [((torch.zeros(12, 1),),)]
+        settled = stabilise(system, states, data.padded[0], 10_000)
+    assert settled.steps < 5_000
+    assert torch.equal(settled.states.flatten(), 10_000 % periods)
+
+
+class Drift(nn.Module):
+    """Moves a little every step and never comes back."""
+
+    def forward(self, x, state=None):
+        x_end = x.cumsum(0)[-1].abs() + 1
+        return x, x_end if state is None else state + 1e-2
+
+
+def make_seeded(cell, hidden=24, seed=0):
+    return ms.RNN(cell, 1, hidden, generator=generator(seed))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_network_can_be_measured(kind):
+    rnn = make(kind)
+    x = torch.randn(12, 20, FEATURES, generator=generator())
+    result = ms.measure(rnn, in_layout(rnn, x), batches=2, batch_size=10, stabilisation=200, generator=generator())
+    assert isinstance(result.vaa, float)
+    assert result.batches.shape == (2,)
+    assert result.vaa == pytest.approx(result.batches.mean().item(), rel=1e-12)
+    assert 0.1 <= result.vaa <= 1
+
+
+def test_the_whole_state_of_all_layers_is_compared():
+    """The second layer alone remembers: it counts, although the first has settled."""
+    rnn = ms.RNN("brc", 1, 1, 2)
+    memory = bistable_units(1, 1.5, input_weight=1.0).layers[0].cell
+    with torch.no_grad():
+        for p in rnn.layers[0].cell.parameters():
+            p.zero_()
+        rnn.layers[0].cell.input_weight[0, 2] = 1e-4
+    rnn.layers[1].cell = memory
+    signs = torch.tensor([1.0, -1.0] * 8).unsqueeze(-1)
+    assert ms.measure(rnn, pushes(signs, 1e5), batches=1, batch_size=16, generator=generator()).vaa == 2 / 16
+
+
+def test_members_of_an_ensemble_are_measured_as_alone():
+    members = [make("ms.RNN nbrc", seed) for seed in range(3)]
+    x = torch.randn(15, 40, FEATURES, dtype=torch.float64, generator=generator())
+    settings_ = {"batches": 3, "batch_size": 20, "stabilisation": 500}
+    generators = [generator(seed) for seed in range(3)]
+    together = ms.measure(ms.Ensemble(members), x, generator=generators, **settings_)
+    assert together.batches.shape == (3, 3)
+    for seed, member in enumerate(members):
+        alone = ms.measure(member, x, generator=generator(seed), **settings_)
+        assert together.vaa[seed] == pytest.approx(alone.vaa, abs=1e-12)
+
+
+def test_low_precision_flags_do_not_reach_the_measure():
+    """Float32 products through bfloat16 keep a settled network's states apart; the measure is not touched by it."""
+    rnn, x = make_seeded("gru", 64), torch.randn(20, 64, 1, generator=generator())
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        vaa = ms.measure(rnn, x, batches=2, generator=generator()).vaa
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert vaa == 1 / 32
+
+
+def test_autocast_does_not_reach_the_measure():
+    rnn, x = make_seeded("gru", 64), torch.randn(20, 64, 1, generator=generator())
+    plain = ms.measure(rnn, x, batches=2, generator=generator())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = ms.measure(rnn, x, batches=2, generator=generator())
+        assert torch.is_autocast_enabled("cpu")
+    assert cast.batches.tolist() == plain.batches.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_networks_of_half_precision_are_measured_in_float32(dtype):
+    x = torch.randn(20, 64, 1, generator=generator())
+    rnn = nn.GRU(1, 24).to(dtype)
+    copy = nn.GRU(1, 24)
+    copy.load_state_dict(rnn.state_dict())
+    half = ms.measure(rnn, x, batches=2, generator=generator())
+    assert rnn.weight_ih_l0.dtype == dtype
+    assert half.batches.tolist() == ms.measure(copy, x, batches=2, generator=generator()).batches.tolist()
+
+
+def test_the_same_generator_seed_gives_the_same_result_twice():
+    rnn, x = make_seeded("nbrc"), torch.randn(20, 64, 1, generator=generator())
+    first, second, other = (
+        ms.measure(rnn, x, batches=3, stabilisation=300, generator=generator(seed)).batches for seed in (5, 5, 6)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)

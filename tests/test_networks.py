@@ -1,0 +1,499 @@
+"""Stacks, double layers, and the conventions of ``torch.nn.GRU``."""
+
+import io
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
+from torch.testing import assert_close
+
+import multistable as ms
+from multistable.networks import Double
+from multistable.scan import scan
+from numpy_cells import entry, fields, normal, with_random_weights
+
+TIME, N, INPUT, HIDDEN = 5, 3, 2, 4
+TIGHT = {"rtol": 1e-11, "atol": 1e-13}
+PAIRS = [(name, name) for name in ms.CELLS] + [
+    ("gru", "lstm"),
+    ("lstm", "mgu"),
+    ("brc", "nbrc"),
+    ("chrono", "lstm"),
+]
+
+
+class Traces(NamedTuple):
+    h: Tensor
+    slow: Tensor
+
+
+class LeakyCell(ms.Cell):
+    """A user's own cell: a leaky unit whose output sees a slow trace of the input; two fields of state."""
+
+    State = Traces
+
+    def __init__(self, input_size: int, hidden_size: int, *, leak: float = 0.3, generator=None, **factory) -> None:
+        super().__init__(input_size, hidden_size)
+        self.leak = leak
+        self.input_weight = nn.Parameter(torch.randn(input_size, hidden_size, generator=generator, **factory))
+        self.recurrent_weight = nn.Parameter(torch.randn(hidden_size, hidden_size, generator=generator, **factory))
+        self.bias = nn.Parameter(torch.zeros(hidden_size, **factory))
+
+    def step(self, projected: Tensor, state: Traces) -> Traces:
+        slow = (1 - self.leak) * state.slow + self.leak * projected
+        return Traces(torch.tanh(slow + state.h @ self.recurrent_weight), slow)
+
+
+class Affine(nn.Module):
+    """W_u u + b with leading dimensions, as a module of its own."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(input_size, hidden_size, dtype=torch.float64))
+        self.bias = nn.Parameter(torch.randn(hidden_size, dtype=torch.float64))
+
+    def forward(self, u: Tensor) -> Tensor:
+        return u @ self.weight + self.bias.unsqueeze(-2)
+
+
+class CellOfModules(ms.Cell):
+    """A user's own cell that keeps its weights in submodules."""
+
+    State = ms.CELLS["gru"].State
+
+    def __init__(self, input_size: int, hidden_size: int, **_) -> None:
+        super().__init__(input_size, hidden_size)
+        self.read = Affine(input_size, hidden_size)
+        self.recall = Affine(hidden_size, hidden_size)
+
+    def project(self, u: Tensor) -> Tensor:
+        return self.read(u)
+
+    def step(self, projected: Tensor, state):
+        return self.State(torch.tanh(projected + self.recall(state.h)))
+
+
+def make(cell="gru", num_layers: int = 1, input_size: int = INPUT, hidden_size: int = HIDDEN, **options) -> ms.RNN:
+    return with_random_weights(ms.RNN(cell, input_size, hidden_size, num_layers, dtype=torch.float64, **options))
+
+
+def random_state(rnn: ms.RNN, n: int = N):
+    """A state in the form that ``rnn`` returns, but drawn at random."""
+    _, end = rnn(normal(1, n, rnn.input_size).movedim(0, 1 if rnn.batch_first else 0))
+    drawn = tuple(0.5 * normal(*field.shape, seed=40 + i) for i, field in enumerate(fields(end)))
+    return drawn[0] if isinstance(end, Tensor) else drawn
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_a_stack_is_its_cells_one_after_the_other_at_each_time_step(cell, num_layers):
+    rnn = make(cell, num_layers)
+    x = normal(TIME, N, INPUT)
+
+    states = [None] * num_layers
+    outputs = []
+    for u in x:
+        for i, layer in enumerate(rnn.layers):
+            u, states[i] = layer.cell(u, states[i])
+        outputs.append(u)
+
+    output, end = rnn(x)
+    assert_close(output, torch.stack(outputs), **TIGHT)
+    for field, values in zip(fields(end), zip(*states, strict=True), strict=True):
+        assert_close(field, torch.stack(values), **TIGHT)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_advance_gives_all_states_of_all_layers(cell):
+    rnn = make(cell, 2, batch_first=True)
+    u, before = normal(TIME, N, INPUT), random_state(rnn)
+    output, states = rnn.advance(u, before)
+    for i, layer in enumerate(rnn.layers):
+        expected = scan(layer.cell, u, [field[i] for field in fields(before)])
+        assert_close(states[i], (expected,), **TIGHT)
+        u = expected.h
+    assert_close(output, u, **TIGHT)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_sizes(cell):
+    rnn = make(cell, 3, input_size=5, hidden_size=6, double=True)
+    assert (rnn.input_size, rnn.hidden_size, rnn.num_layers) == (5, 6, 3)
+    assert [layer.input_size for layer in rnn.layers] == [5, 6, 6]
+    assert [c.hidden_size for layer in rnn.layers for c in layer.cells] == [3] * 6
+
+
+@pytest.mark.parametrize(("cell", "kind"), [("gru", nn.GRU), ("lstm", nn.LSTM), ("mgu", nn.GRU)])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("shape", [(TIME, N, INPUT), (TIME, INPUT), (1, 1, INPUT)], ids=str)
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_shapes_are_those_of_torch(cell, kind, double, batch_first, shape, num_layers):
+    ours = make(cell, num_layers, double=double, batch_first=batch_first)
+    theirs = kind(INPUT, HIDDEN, num_layers, batch_first=batch_first, dtype=torch.float64)
+    x = normal(*shape)
+    output, end = ours(x)
+    expected_output, expected_end = theirs(x)
+    assert output.shape == expected_output.shape
+    assert type(end) is type(expected_end)
+    assert [field.shape for field in fields(end)] == [field.shape for field in fields(expected_end)]
+    again, _ = ours(x, end)
+    assert again.shape == output.shape
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("double", [False, True])
+def test_batch_first_swaps_the_layout_of_input_and_output_only(cell, double):
+    time_first = make(cell, 2, double=double)
+    batch_first = make(cell, 2, double=double, batch_first=True)
+    batch_first.load_state_dict(time_first.state_dict())
+    x, before = normal(TIME, N, INPUT), random_state(time_first)
+    output, end = time_first(x, before)
+    other_output, other_end = batch_first(x.transpose(0, 1), before)
+    assert_close(other_output.transpose(0, 1), output, **TIGHT)
+    assert_close(other_end, end, **TIGHT)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_sequence_without_a_batch_dimension(cell, double, batch_first):
+    rnn = make(cell, 2, double=double, batch_first=batch_first)
+    x, before = normal(TIME, INPUT), random_state(rnn, n=1)
+    output, end = rnn(x, entry(before, 0))
+    batched_output, batched_end = rnn(x.unsqueeze(0 if batch_first else 1), before)
+    assert_close(output, batched_output.squeeze(0 if batch_first else 1), **TIGHT)
+    assert_close(end, entry(batched_end, 0), **TIGHT)
+    assert output.shape == (TIME, HIDDEN)
+
+
+@pytest.mark.parametrize("cell", [*ms.CELLS, LeakyCell, ("gru", "lstm"), ("brc", "nbrc")], ids=str)
+@pytest.mark.parametrize("double", [False, True])
+def test_two_halves_of_a_sequence_are_one_pass(cell, double):
+    rnn = make(cell, 2, double=double or isinstance(cell, tuple))
+    x, before = normal(7, N, INPUT), random_state(rnn)
+    first, middle = rnn(x[:3], before)
+    second, end = rnn(x[3:], middle)
+    assert_close((torch.cat([first, second]), end), rnn(x, before), **TIGHT)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_no_state_is_a_zero_state(cell):
+    rnn = make(cell, 2)
+    x, state = normal(TIME, N, INPUT), random_state(rnn)
+    zero = tuple(torch.zeros_like(field) for field in fields(state))
+    assert_close(rnn(x), rnn(x, zero if len(zero) > 1 else zero[0]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_a_constant_input_is_the_repeated_input(cell):
+    rnn = make(cell, 2, double=True, batch_first=True)
+    x = normal(N, 1, INPUT)
+    constant, repeated = rnn(x.expand(N, TIME, INPUT)), rnn(x.repeat(1, TIME, 1))
+    assert_close(constant, repeated, **TIGHT)
+    weights = list(rnn.parameters())
+    assert_close(
+        torch.autograd.grad(constant[0].square().sum(), weights),
+        torch.autograd.grad(repeated[0].square().sum(), weights),
+        **TIGHT,
+    )
+
+
+def check_packed(rnn: ms.RNN, sequences: list[Tensor], packed: PackedSequence) -> None:
+    """Each sequence of ``packed`` has the output and final state it has alone."""
+    before = random_state(rnn, n=len(sequences))
+    output, end = rnn(packed, before)
+    assert isinstance(output, PackedSequence)
+    assert torch.equal(output.batch_sizes, packed.batch_sizes)
+    for ours, given_indices in (
+        (output.sorted_indices, packed.sorted_indices),
+        (output.unsorted_indices, packed.unsorted_indices),
+    ):
+        assert ours is given_indices or torch.equal(ours, given_indices)
+    padded, lengths = pad_packed_sequence(output)
+    for i, sequence in enumerate(sequences):
+        # A network that is batch_first or not reads one sequence in the same layout.
+        own_output, own_end = rnn(sequence, entry(before, i))
+        assert lengths[i] == len(sequence)
+        assert_close(padded[: len(sequence), i], own_output, **TIGHT)
+        assert_close(entry(end, i), own_end, **TIGHT)
+
+
+@pytest.mark.parametrize("cell", [*ms.CELLS, ("gru", "lstm")], ids=str)
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("lengths", [(5, 3, 3, 1), (2, 4, 1, 4, 3), (3,)], ids=str)
+def test_packed_sequences(cell, double, lengths):
+    # batch_first is about tensors: a packed sequence is the same for both.
+    rnn = make(cell, 2, double=double or isinstance(cell, tuple), batch_first=len(lengths) > 4)
+    sequences = [normal(t, INPUT, seed=i) for i, t in enumerate(lengths)]
+    check_packed(rnn, sequences, pack_sequence(sequences, enforce_sorted=False))
+    if sorted(lengths, reverse=True) == list(lengths):
+        check_packed(rnn, sequences, pack_sequence(sequences))
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=8), sort=st.booleans())
+def test_packed_sequences_of_any_lengths(lengths, sort):
+    lengths = sorted(lengths, reverse=True) if sort else lengths
+    sequences = [normal(t, INPUT, seed=i) for i, t in enumerate(lengths)]
+    check_packed(make("lstm"), sequences, pack_sequence(sequences, enforce_sorted=sort))
+
+
+def test_packed_sequences_whose_equal_lengths_are_in_another_order():
+    sequences = [normal(3, INPUT, seed=i) for i in range(4)]
+    order = torch.tensor([2, 0, 3, 1])
+    data = torch.stack([sequences[i] for i in order], dim=1).flatten(0, 1)
+    packed = PackedSequence(data, torch.tensor([4, 4, 4]), order, order.argsort())
+    assert_close(pad_packed_sequence(packed)[0][:, 0], sequences[0], rtol=0, atol=0)
+    check_packed(make("gru"), sequences, packed)
+
+
+def test_the_gradient_of_a_packed_sequence_is_that_of_its_sequences():
+    rnn = make("gru", 2)
+    sequences = [normal(t, INPUT, seed=t).requires_grad_() for t in (2, 5, 3)]
+    output, end = rnn(pack_sequence(sequences, enforce_sorted=False))
+    wanted = [*sequences, *rnn.parameters()]
+    packed = torch.autograd.grad(output.data.square().sum() + end.sum(), wanted)
+    alone = torch.autograd.grad(sum(rnn(s)[0].square().sum() + rnn(s)[1].sum() for s in sequences), wanted)
+    assert_close(packed, alone, **TIGHT)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_a_double_layer_is_its_halves_side_by_side(pair, num_layers):
+    rnn = make(pair, num_layers, double=True)
+    u = normal(TIME, N, INPUT).requires_grad_()
+    wanted = [u, *rnn.parameters()]
+
+    output, end = rnn(u)
+
+    inputs, ends = u, []
+    for layer in rnn.layers:
+        halves = [scan(half, inputs) for half in (layer.warmed, layer.transient)]
+        inputs = torch.cat([half.h for half in halves], dim=-1)
+        ends.append(halves)
+    assert_close(output, inputs, **TIGHT)
+    assert_close(torch.autograd.grad(output.square().sum(), wanted, retain_graph=True),
+                 torch.autograd.grad(inputs.square().sum(), wanted, retain_graph=True), **TIGHT)  # fmt: skip
+    for name, field in zip(("h", "c"), fields(end), strict=False):
+        expected = [[getattr(half, name)[-1] for half in halves if name in half._fields] for halves in ends]
+        assert_close(field, torch.stack([torch.cat(layer, dim=-1) for layer in expected]), **TIGHT)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_a_state_before_a_double_layer_is_the_states_of_its_halves(pair):
+    rnn = make(pair, 1, double=True)
+    x, layer = normal(TIME, N, INPUT), rnn.layers[0]
+    halves = [
+        half.State(*(0.5 * normal(N, HIDDEN // 2, seed=s) for s in range(8 * i, 8 * i + len(half.State._fields))))
+        for i, half in enumerate(layer.cells)
+    ]
+    output, _ = rnn(x, rnn.pack_state([halves]))
+    expected = [scan(half, x, state).h for half, state in zip(layer.cells, halves, strict=True)]
+    assert_close(output, torch.cat(expected, dim=-1), **TIGHT)
+
+
+@pytest.mark.parametrize(("pair", "widths"), [
+    (("gru", "lstm"), [HIDDEN, HIDDEN // 2]),
+    (("lstm", "gru"), [HIDDEN, HIDDEN // 2]),
+    (("lstm", "chrono"), [HIDDEN, HIDDEN]),
+    (("gru", "brc"), [HIDDEN]),
+], ids=str)  # fmt: skip
+def test_the_state_of_halves_of_different_cells(pair, widths):
+    rnn = make(pair, 2, double=True)
+    _, end = rnn(normal(TIME, N, INPUT))
+    assert [tuple(field.shape) for field in fields(end)] == [(2, N, width) for width in widths]
+    assert isinstance(end, tuple) is (len(widths) > 1)
+
+
+@pytest.mark.parametrize("cell", [*PAIRS, LeakyCell], ids=str)
+def test_states_survive_packing_and_unpacking(cell):
+    rnn = make(cell, 2, double=True)
+    state = random_state(rnn)
+    unpacked = rnn.unpack_state(state)
+    assert_close(rnn.pack_state(unpacked), state, rtol=0, atol=0)
+    for layer, layer_state in zip(rnn.layers, unpacked, strict=True):
+        for half, half_state in zip(layer.cells, layer_state, strict=True):
+            assert isinstance(half_state, half.State)
+            assert all(field.shape == (N, half.hidden_size) for field in half_state)
+
+
+def test_the_first_half_is_the_one_to_warm_up():
+    layer = make(("gru", "lstm"), double=True).layers[0]
+    assert layer.warmable.cells == (layer.warmed,)
+    assert isinstance(layer.warmed, ms.CELLS["gru"])
+    assert isinstance(layer.transient, ms.CELLS["lstm"])
+    single = make("gru").layers[0]
+    assert single.warmable.cells == (single.cell,)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [(partial(LeakyCell, leak=0.1), partial(LeakyCell, leak=0.9)), (CellOfModules, CellOfModules)],
+    ids=["options", "weights-in-submodules"],
+)
+def test_halves_of_one_class_keep_their_own(pair):
+    rnn = make(pair, double=True)
+    x = normal(TIME, N, INPUT)
+    assert_close(rnn(x)[0], torch.cat([scan(half, x).h for half in rnn.layers[0].cells], dim=-1), **TIGHT)
+
+
+def test_halves_must_read_the_same_input():
+    gru = ms.CELLS["gru"]
+    with pytest.raises(ValueError, match="read the same input, got input_size 2 and 3"):
+        Double(gru(2, 4), gru(3, 4))
+
+
+@pytest.mark.parametrize(("double", "parts"), [(False, ["cell"]), (True, ["warmed", "transient"])])
+def test_names_of_the_weights(double, parts):
+    names = ("input_weight", "recurrent_weight", "bias")
+    wanted = {f"layers.{i}.{part}.{name}" for i in range(2) for part in parts for name in names}
+    assert set(make("gru", 2, double=double).state_dict()) == wanted
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("double", [False, True])
+def test_weights_are_plain_tensors_that_load_into_another_network(cell, double):
+    rnn = make(cell, 2, double=double)
+    weights = rnn.state_dict()
+    assert all(type(value) is Tensor for value in weights.values())
+
+    file = io.BytesIO()
+    torch.save(weights, file)
+    file.seek(0)
+    other = ms.RNN(cell, INPUT, HIDDEN, 2, double=double, dtype=torch.float64)
+    x = normal(TIME, N, INPUT)
+    assert not torch.equal(other(x)[0], rnn(x)[0])
+    other.load_state_dict(torch.load(file, weights_only=True), strict=True)
+    assert_close(other(x), rnn(x), rtol=0, atol=0)
+
+
+def test_options_reach_every_cell():
+    rnn = make("gru", 2, double=True, recurrent_bias=True)
+    assert all(half.recurrent_bias.shape == (HIDDEN // 2,) for layer in rnn.layers for half in layer.cells)
+    assert "layers.1.transient.recurrent_bias" in rnn.state_dict()
+    assert not any("recurrent_bias" in name for name in make("gru", 2).state_dict())
+
+
+@pytest.mark.parametrize("spec", [LeakyCell, partial(LeakyCell, leak=0.3), lambda i, h, **o: LeakyCell(i, h, **o)])
+def test_a_users_own_cell_in_a_network(spec):
+    rnn = make(spec, 2)
+    x = normal(TIME, N, INPUT)
+    output, (h, slow) = rnn(x)
+
+    expected = x
+    for i, layer in enumerate(rnn.layers):
+        own, trace, past = (
+            [],
+            torch.zeros(N, HIDDEN, dtype=torch.float64),
+            torch.zeros(N, HIDDEN, dtype=torch.float64),
+        )
+        for u in expected:
+            trace = 0.7 * trace + 0.3 * (u @ layer.cell.input_weight + layer.cell.bias)
+            past = torch.tanh(trace + past @ layer.cell.recurrent_weight)
+            own.append(past)
+        expected = torch.stack(own)
+        assert_close((h[i], slow[i]), (past, trace), **TIGHT)
+    assert_close(output, expected, **TIGHT)
+
+
+@pytest.mark.parametrize("cell", [LeakyCell, (LeakyCell, "lstm")], ids=["twice", "beside-lstm"])
+def test_a_users_own_cell_in_an_ensemble_of_double_layers(cell):
+    members = [with_random_weights(make(cell, 2, double=True), seed) for seed in range(3)]
+    x = normal(TIME, N, INPUT)
+    output, end = ms.Ensemble(members)(x)
+    for r, member in enumerate(members):
+        own_output, own_end = member(x)
+        assert_close(output[:, r], own_output, **TIGHT)
+        assert_close(tuple(field[:, r] for field in end), own_end, **TIGHT)
+
+
+def test_the_options_of_a_users_own_cell():
+    assert make(LeakyCell, 2, leak=0.9).layers[1].cell.leak == 0.9
+
+
+CHOICES = ", ".join(ms.CELLS)
+BAD_ARGUMENTS = [
+    (("grru", 2, 4), {}, f"unknown cell 'grru'; choose from {CHOICES}"),
+    ((("gru", "grru"), 2, 4), {"double": True}, f"unknown cell 'grru'; choose from {CHOICES}"),
+    ((("gru", "lstm"), 2, 4), {}, "a pair of cells needs double=True"),
+    ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells, got 3"),
+    (("gru", 2, 5), {"double": True}, "hidden_size must be even.*got 5"),
+    (("gru", 2, 2.0), {"double": True}, "hidden_size must be even.*got 2.0"),
+    (("gru", 2, 4, 0), {}, "num_layers must be a positive integer, got 0"),
+    (("gru", 2, 4, -1), {}, "num_layers must be a positive integer, got -1"),
+    (("gru", 2, 4, 1.5), {}, "num_layers must be a positive integer, got 1.5"),
+    (("gru", 0, 4), {}, "input_size must be a positive integer, got 0"),
+    (("gru", 0, 4), {"double": True}, "input_size must be a positive integer, got 0"),
+    (("gru", 2, 0), {}, "hidden_size must be a positive integer, got 0"),
+    (("gru", 2, 0), {"double": True}, "hidden_size must be a positive integer, got 0"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "options", "message"), BAD_ARGUMENTS, ids=str)
+def test_bad_arguments_are_named_in_the_error(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        ms.RNN(*arguments, **options)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("cell", [(), 5, None], ids=str)
+def test_what_is_no_cell_is_refused(cell, double):
+    with pytest.raises((TypeError, ValueError), match="cell must be"):
+        ms.RNN(cell, 2, 4, double=double)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("shape", [(TIME, N, INPUT + 1), (TIME, INPUT + 1), (TIME, N, 1)], ids=str)
+def test_an_input_with_the_wrong_features_is_refused(cell, shape):
+    with pytest.raises(ValueError, match=f"input_size = {INPUT} features, got {shape[-1]}"):
+        make(cell)(normal(*shape))
+
+
+def test_a_packed_input_with_the_wrong_features_is_refused():
+    with pytest.raises(ValueError, match=f"input_size = {INPUT} features, got 3"):
+        make()(pack_sequence([normal(4, 3)]))
+
+
+def test_a_vector_is_refused():
+    with pytest.raises(ValueError, match=r"input must be.*got shape \(2,\)"):
+        make()(normal(INPUT))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("double", [False, True])
+def test_a_sequence_of_length_zero_is_refused(batch_first, double):
+    with pytest.raises(ValueError, match=r"length 0|time"):
+        make(batch_first=batch_first, double=double)(normal(*((N, 0) if batch_first else (0, N)), INPUT))
+
+
+@pytest.mark.parametrize(("cell", "state", "message"), [
+    ("lstm", normal(1, N, HIDDEN), r"the state must be \(h, c\).*1 layers.*got shapes \[\(1, 3, 4\)\]"),
+    ("gru", (normal(1, N, HIDDEN), normal(1, N, HIDDEN)), r"the state must be \(h\).*got shapes"),
+    ("gru", normal(2, N, HIDDEN), r"1 layers first, got shapes \[\(2, 3, 4\)\]"),
+    ("gru", normal(1, N, HIDDEN + 1), "state 'h' must have 4 units, got 5"),
+    ("lstm", (normal(1, N, HIDDEN), normal(1, N, HIDDEN - 1)), "state 'c' must have 4 units, got 3"),
+], ids=["no-memory", "memory-too-many", "layers", "units", "units-of-memory"])  # fmt: skip
+def test_a_state_of_the_wrong_form_is_refused(cell, state, message):
+    with pytest.raises(ValueError, match=message):
+        make(cell)(normal(TIME, N, INPUT), state)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("n", [1, N + 1])
+def test_a_state_of_another_batch_size_is_refused(cell, double, n):
+    rnn = make(cell, double=double)
+    with pytest.raises(ValueError, match="state"):
+        rnn(normal(TIME, N, INPUT), random_state(rnn, n))
+
+
+def test_a_batched_state_with_one_sequence_is_refused():
+    rnn = make("gru")
+    with pytest.raises(ValueError, match="state"):
+        rnn(normal(TIME, INPUT), normal(1, N, HIDDEN))

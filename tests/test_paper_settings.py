@@ -1,0 +1,53 @@
+"""Warmup with the default settings, the paper's, on copy-first-input sequences."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import multistable as ms
+
+
+def copy_sequences(time, n, features=1):
+    """Inputs u_t ~ N(0, 1) of the copy first input benchmark."""
+    return torch.randn(time, n, features, generator=torch.Generator().manual_seed(1))
+
+
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.mark.parametrize("name", ["torch.nn.GRU(1, 128)", "torch.nn.LSTM(1, 128)", 'ms.RNN("mgu", 1, 128)'])
+def test_one_attractor_before_and_nearly_one_for_each_state_after(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        rnn = eval(name, {"torch": torch, "ms": ms})
+    x = copy_sequences(50, 1000)
+    assert ms.measure(rnn, x, generator=generator()).vaa == 1 / 32
+    history = ms.warmup(rnn, x, generator=generator())
+    assert history.outcome == "multistable"
+    assert ms.measure(rnn, x, generator=generator()).vaa > 0.9
+
+
+def test_both_layers_come_near_the_target():
+    rnn = ms.RNN("gru", 2, 64, 2, generator=generator())
+    history = ms.warmup(rnn, copy_sequences(50, 1000, features=2), generator=generator())
+    final = history.vaa_star[-10:].mean(dim=0)
+    assert ((final - 0.95).abs() < 0.1).all(), final
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("kind", [lambda: nn.RNN(1, 48), lambda: nn.GRU(1, 32), lambda: nn.LSTM(1, 32)])
+def test_no_failure_is_silent(kind, seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        rnn = kind()
+    x = copy_sequences(40, 256)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        history = ms.warmup(rnn, x, batch_size=64, generator=torch.Generator().manual_seed(seed))
+    failed = ms.measure(rnn, x, batches=3, generator=generator()).vaa < 0.5
+    warned = any(issubclass(w.category, ms.WarmupWarning) for w in caught)
+    assert warned == (history.outcome != "multistable")
+    assert warned or not failed

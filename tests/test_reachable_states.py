@@ -1,0 +1,163 @@
+"""Algorithm 2 on every kind of network and every form of sequences."""
+
+import pytest
+import torch
+from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+import multistable as ms
+from multistable.dynamics.draws import Draws
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def inputs(time, n, seed=1):
+    return torch.randn(time, n, FEATURES, dtype=torch.float64, generator=generator(seed))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_batched_pass_equals_one_pass_for_each_sequence(kind):
+    rnn, x = make(kind), inputs(9, 6)
+    times = Draws(generator()).times(torch.full((6,), 9))
+    states = ms.reachable_states(rnn, in_layout(rnn, x), generator=generator())
+    expected = torch.stack([state_after(rnn, x[: times[i], i]) for i in range(6)])
+    torch.testing.assert_close(states, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_pass_longer_than_a_window_of_time_steps():
+    rnn, x = make("stacked torch.nn.GRU"), inputs(200, 8)
+    times = Draws(generator()).times(torch.full((8,), 200))
+    assert times.max() > 120
+    expected = torch.stack([state_after(rnn, x[: times[i], i]) for i in range(8)])
+    torch.testing.assert_close(ms.reachable_states(rnn, x, generator=generator()), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_time_steps_are_uniform_over_each_sequence():
+    """A network that counts its steps tells which one was drawn."""
+
+    class Counter(nn.Module):
+        def forward(self, x, state=None):
+            count = x.new_zeros(x.shape[1], 1) if state is None else state
+            return x, count + len(x)
+
+    lengths = [1, 3, 7] * 400
+    sequences = [torch.zeros(length, 1) for length in lengths]
+    counts = ms.reachable_states(Counter(), sequences, generator=generator()).flatten().long()
+    for length in (1, 3, 7):
+        drawn = counts[torch.tensor(lengths) == length]
+        shares = torch.bincount(drawn, minlength=length + 1)[1:] / 400
+        assert len(shares) == length
+        assert (shares - 1 / length).abs().max() < 0.09
+
+
+def test_all_forms_of_sequences_give_the_same_states():
+    rnn, x = make("torch.nn.GRU"), inputs(7, 6)
+    expected = ms.reachable_states(rnn, x, generator=generator())
+    listed = list(x.unbind(1))
+    targets = torch.zeros(6)
+    batch_first = x.transpose(0, 1)
+    forms = {
+        "list": listed,
+        "tuple": tuple(listed),
+        "packed": pack_sequence(listed),
+        "batches": [x[:, :4], x[:, 4:]],
+        "generator of batches": (part for part in (x[:, :2], x[:, 2:])),
+        "batches of lists": [listed[:1], listed[1:]],
+        "packed batches": [pack_sequence(listed[:3]), pack_sequence(listed[3:])],
+        "batches with targets": [(x[:, :4], targets[:4]), (x[:, 4:], targets[4:])],
+    }
+    for name, form in forms.items():
+        states = ms.reachable_states(rnn, form, generator=generator())
+        torch.testing.assert_close(states, expected, rtol=0, atol=0, msg=name)
+    loader = DataLoader(TensorDataset(batch_first, targets), batch_size=4)
+    rnn = nn.GRU(FEATURES, 5, batch_first=True).double()
+    rnn.load_state_dict(make("torch.nn.GRU").state_dict())
+    torch.testing.assert_close(ms.reachable_states(rnn, loader, generator=generator()), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("form", ["list", "packed", "batches"])
+def test_sequences_of_different_lengths_end_where_they_end(form):
+    rnn = make("torch.nn.LSTM")
+    lengths = [2, 9, 5, 1, 70]
+    listed = [inputs(length, 1, seed=length)[:, 0] for length in lengths]
+    sequences = {
+        "list": listed,
+        "packed": pack_sequence(listed, enforce_sorted=False),
+        "batches": [listed[:3], listed[3:]],
+    }[form]
+    times = Draws(generator()).times(torch.tensor(lengths))
+    expected = torch.stack([state_after(rnn, u[:t]) for u, t in zip(listed, times, strict=True)])
+    states = ms.reachable_states(rnn, sequences, generator=generator())
+    torch.testing.assert_close(states, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["torch.nn.GRU", "stacked torch.nn.GRU", "module of sequences", "ms.RNN mgu"])
+def test_gradients_reach_the_users_own_parameters(kind):
+    rnn, x = make(kind), inputs(5, 4)
+    times = Draws(generator()).times(torch.full((4,), 5))
+    weights = torch.randn(4, 64, dtype=torch.float64, generator=generator())
+
+    def weighted(states):
+        return (states * weights[:, : states.shape[1]]).sum()
+
+    expected = torch.autograd.grad(
+        weighted(torch.stack([state_after(rnn, x[: times[i], i]) for i in range(4)])), list(rnn.parameters())
+    )
+    found = torch.autograd.grad(
+        weighted(ms.reachable_states(rnn, in_layout(rnn, x), generator=generator())), list(rnn.parameters())
+    )
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_no_gradients_when_they_are_off():
+    with torch.no_grad():
+        assert not ms.reachable_states(make("torch.nn.GRU"), inputs(5, 4)).requires_grad
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_members_of_an_ensemble_reach_what_they_reach_alone(own):
+    members = [make("ms.RNN lstm", seed) for seed in range(3)]
+    x = torch.randn(70, 3, 5, FEATURES, dtype=torch.float64, generator=generator(2))
+    sequences = x if own else x[:, 0]
+    generators = [generator(seed) for seed in range(3)]
+    together = ms.reachable_states(ms.Ensemble(members), sequences, generator=generators)
+    shared = ms.reachable_states(ms.Ensemble(members), sequences, generator=generator(1))
+    for index, member in enumerate(members):
+        data = x[:, index] if own else sequences
+        alone = ms.reachable_states(member, data, generator=generator(index))
+        torch.testing.assert_close(together[index], alone, rtol=1e-12, atol=1e-14)
+        alone = ms.reachable_states(member, data, generator=generator(1))
+        torch.testing.assert_close(shared[index], alone, rtol=1e-12, atol=1e-14)
+
+
+def test_data_of_another_precision_is_taken():
+    rnn = nn.GRU(FEATURES, 5)
+    assert ms.reachable_states(rnn, inputs(5, 4)).dtype == torch.float32
+
+
+def test_without_a_generator_the_seed_of_torch_decides():
+    rnn, x = make("torch.nn.GRU"), inputs(50, 20)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        first = ms.reachable_states(rnn, x)
+        again = ms.reachable_states(rnn, x)
+        torch.manual_seed(4)
+        other = ms.reachable_states(rnn, x)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_module_that_needs_a_batch_first_attribute_says_so_by_having_it():
+    rnn = Leaky(FEATURES, 5, batch_first=True).double()
+    x = inputs(9, 4)
+    other = Leaky(FEATURES, 5).double()
+    other.load_state_dict(rnn.state_dict())
+    torch.testing.assert_close(
+        ms.reachable_states(rnn, x.transpose(0, 1), generator=generator()),
+        ms.reachable_states(other, x, generator=generator()),
+    )

@@ -1,0 +1,277 @@
+"""Algorithm 3: its steps written out, what it changes, and how it fails."""
+
+import importlib
+import math
+import warnings
+
+import pytest
+import torch
+from networks import FEATURES, KINDS, WithReadout, in_layout, make, state_after
+from torch import nn
+
+import multistable as ms
+from multistable.dynamics.draws import Draws
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def short_final_measure(monkeypatch):
+    """The final measure is not what these tests are about."""
+    monkeypatch.setattr(importlib.import_module("multistable.dynamics.warmup"), "FINAL_STABILISATION", 100)
+
+
+def quick(rnn, x, **settings):
+    """A few steps, with the warning of a short warmup taken as it comes."""
+    settings = {"steps": 3, "batch_size": 6, "max_stabilisation": 20, "generator": generator()} | settings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.WarmupWarning)
+        return ms.warmup(rnn, x, **settings)
+
+
+def inputs(time=9, n=10, features=FEATURES, seed=1):
+    return torch.randn(time, n, features, dtype=torch.float64, generator=generator(seed))
+
+
+def single_layers(rnn):
+    """The layers of a torch.nn.GRU as networks of one layer that share its parameters, and so its gradients."""
+    layers = []
+    for index in range(rnn.num_layers):
+        layer = nn.GRU(rnn.hidden_size if index else rnn.input_size, rnn.hidden_size).double()
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(layer, f"{name}_l0", getattr(rnn, f"{name}_l{index}"))
+        layers.append(layer)
+    return layers
+
+
+def warmup_written_out(rnn, x, *, steps, batch_size, lr, target, max_stabilisation, increment, eps, draws):
+    """Algorithm 3, sequence by sequence and step by step, on a stacked torch.nn.GRU."""
+    optimiser = torch.optim.Adam(rnn.parameters(), lr=lr)
+    seen = []
+    for s in range(1, steps + 1):
+        batch = draws.batch(x.shape[1], batch_size)
+        times = draws.times(torch.full((batch_size,), len(x)))
+        states = torch.stack([state_after(rnn, x[:t, i]) for i, t in zip(batch.tolist(), times.tolist(), strict=True)])
+        M = int(draws.integer(min(max_stabilisation, 1 + s * increment)))
+        v = []
+        for layer, X in zip(single_layers(rnn), states.split(rnn.hidden_size, dim=-1), strict=True):
+            u = draws.normal(1, layer.input_size)
+            final = torch.stack([layer(u.expand(M, -1), row.unsqueeze(0))[1].squeeze(0) for row in X])
+            y = torch.tanh(final)
+            total = 0
+            for i in range(batch_size):
+                d = [(y[i] - y[j]).norm() for j in range(batch_size) if j != i]
+                total = total + 1 / (1 + sum(1 - torch.clamp(d_ij - eps, min=0) / d_ij for d_ij in d))
+            v.append(total / batch_size)
+        loss = sum((v_i - target) ** 2 for v_i in v) / len(v)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        seen.append((loss.item(), [v_i.item() for v_i in v], M))
+    return seen
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_warmup_is_algorithm_3_written_out():
+    settings = {"steps": 4, "batch_size": 5, "lr": 1e-2, "target": 0.9, "max_stabilisation": 12}
+    settings |= {"increment": 4, "eps": 1e-2}
+    torch.manual_seed(0)
+    fast = nn.GRU(FEATURES, 4, 2).double()
+    slow = nn.GRU(FEATURES, 4, 2).double()
+    slow.load_state_dict(fast.state_dict())
+    x = inputs()
+    expected = warmup_written_out(slow, x, **settings, draws=Draws(generator()))
+    history = quick(fast, x, **settings)
+    for step, (loss, v, M) in zip(history, expected, strict=True):
+        assert step.loss.item() == pytest.approx(loss, rel=1e-9)
+        assert step.vaa_star.tolist() == pytest.approx(v, rel=1e-9)
+        assert step.stabilisation.item() == M
+    for a, b in zip(fast.parameters(), slow.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_network_can_be_warmed_up(kind):
+    rnn = make(kind)
+    before = {name: p.clone() for name, p in rnn.named_parameters()}
+    history = quick(rnn, in_layout(rnn, inputs()))
+    assert len(history) == 3
+    assert history.loss.shape == (3,)
+    assert history.vaa_star.shape[0] == 3
+    changed = {name for name, p in rnn.named_parameters() if not torch.equal(p, before[name])}
+    assert changed
+    assert not any("transient" in name or "readout" in name for name in changed)
+    if isinstance(rnn, ms.RNN) and isinstance(rnn.layers[0], ms.Double):
+        assert all("warmed" in name for name in changed)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_layers_have_their_own_values():
+    history = quick(make("stacked torch.nn.GRU"), inputs())
+    assert history.vaa_star.shape == (3, 3)
+    loss = ((history.vaa_star - 0.95) ** 2).mean(dim=1)
+    torch.testing.assert_close(history.loss, loss, rtol=1e-12, atol=0)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_members_of_an_ensemble_are_warmed_up_as_alone(cell, double):
+    """20 steps, each member with its own generator and target: same VAA*, same periods, same weights."""
+    members = [ms.RNN(cell, 1, 6, 2, double=double, dtype=torch.float64, generator=generator(s)) for s in range(3)]
+    x, targets = inputs(8, 12, 1), [0.95, 0.5, 0.8]
+    ensemble = ms.Ensemble(members)
+    generators = [generator(10 + seed) for seed in range(3)]
+    settings = {"steps": 20, "batch_size": 8, "max_stabilisation": 15}
+    together = quick(ensemble, x, target=targets, generator=generators, **settings)
+    for seed, (member, trained) in enumerate(zip(members, ensemble.unstack(), strict=True)):
+        alone = quick(member, x, target=targets[seed], generator=generator(10 + seed), **settings)
+        torch.testing.assert_close(together.vaa_star[..., seed], alone.vaa_star, rtol=1e-8, atol=1e-10)
+        assert torch.equal(together.stabilisation[:, seed], alone.stabilisation)
+        for a, b in zip(trained.parameters(), member.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_stabilisation_periods_follow_the_schedule():
+    periods = quick(make("torch.nn.GRU"), inputs(), steps=60, max_stabilisation=30, increment=2).stabilisation
+    bounds = torch.minimum(torch.tensor(30), 1 + 2 * torch.arange(1, 61))
+    assert (periods >= 1).all()
+    assert (periods <= bounds).all()
+    assert periods[:5].max() <= 11
+    assert periods[20:].max() > 20
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_the_optimiser_is_an_argument():
+    sgd, adam = make("torch.nn.GRU"), make("torch.nn.GRU")
+    start = [p.clone() for p in sgd.parameters()]
+    quick(sgd, inputs(), steps=1, optimiser=torch.optim.SGD)
+    quick(adam, inputs(), steps=1)
+    for p, q, before in zip(sgd.parameters(), adam.parameters(), start, strict=True):
+        assert not torch.equal(p, q)
+        # Adam's first step is lr in every entry with a gradient that matters, SGD's is lr times the gradient.
+        assert (q - before).abs().max().item() == pytest.approx(1e-2, rel=1e-3)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_progress_is_reported_after_each_step():
+    seen = []
+    history = quick(make("torch.nn.GRU"), inputs(), steps=4, on_step=seen.append)
+    assert [step.step for step in seen] == [1, 2, 3, 4]
+    assert seen[-1] is history.last
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_frozen_parameters_stay():
+    rnn = make("torch.nn.GRU")
+    rnn.weight_ih_l0.requires_grad_(False)
+    before = rnn.weight_ih_l0.clone()
+    quick(rnn, inputs())
+    assert torch.equal(rnn.weight_ih_l0, before)
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_the_readout_of_a_module_stays():
+    rnn = WithReadout(FEATURES, 5).double()
+    before = [p.clone() for p in rnn.readout.parameters()]
+    quick(rnn, inputs(), optimiser=torch.optim.AdamW)
+    assert all(torch.equal(p, q) for p, q in zip(rnn.readout.parameters(), before, strict=True))
+
+
+class Exploding(nn.Module):
+    """Fine at first; its state overflows once the weight has moved."""
+
+    def __init__(self, bad_at):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+        self.bad_at, self.start = bad_at, 1.0
+
+    def forward(self, x, state=None):
+        h = x.new_zeros(x.shape[1], 1) if state is None else state
+        for u in x:
+            h = torch.tanh(0.5 * h + self.weight * u)
+        moved = abs(self.weight.item() - self.start) > self.bad_at
+        return h, h * math.nan if moved else h
+
+
+def test_a_loss_that_turns_nan_stops_it_and_leaves_the_parameters_as_before():
+    rnn = Exploding(bad_at=0.015)
+    with pytest.raises(ms.WarmupDivergedError, match="not finite at warmup step [2-9].*as they were before.*lr"):
+        ms.warmup(rnn, inputs(features=1), batch_size=6, max_stabilisation=5, generator=generator())
+    assert rnn.weight.item() == 1.0
+    assert rnn.weight.grad is None
+
+
+def test_an_interruption_leaves_the_parameters_as_before():
+    rnn = make("torch.nn.GRU")
+    before = [p.clone() for p in rnn.parameters()]
+
+    def interrupt(step):
+        if step.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ms.warmup(rnn, inputs(), batch_size=6, on_step=interrupt, generator=generator())
+    assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), before, strict=True))
+
+
+def test_a_collapsed_network_warns_and_says_so():
+    """Weights of zero: all states coincide, the gradient is zero, and nothing ever changes."""
+    rnn = nn.GRU(FEATURES, 4)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+    with pytest.warns(ms.WarmupWarning, match=r"VAA = 0\.100 afterwards \(collapsed: all states of a batch coincide"):
+        history = ms.warmup(rnn, inputs(), steps=3, batch_size=10, generator=generator())
+    assert history.outcome == "collapsed"
+    assert not history.multistable
+    assert history.vaa == pytest.approx(0.1)
+
+
+def test_slow_transients_warn_and_say_so():
+    """A linear network that forgets slowly: VAA* is high within the period, but there is one attractor."""
+
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x, state=None):
+            h = x.new_zeros(x.shape[1], 1) if state is None else state
+            for u in x:
+                h = 0.99 * h + 0.1 * self.weight * u
+            return h, h
+
+    x = torch.randn(50, 40, 1, generator=generator())
+    with pytest.warns(ms.WarmupWarning, match="drifting: VAA\\* is near its target"):
+        history = ms.warmup(Slow(), x, steps=10, batch_size=20, max_stabilisation=20, generator=generator())
+    assert history.outcome == "drifting"
+    assert history.vaa == pytest.approx(1 / 32)
+
+
+def test_only_the_failed_members_of_an_ensemble_are_named():
+    good, collapsed = (ms.RNN("brc", 1, 6, generator=generator(seed)) for seed in range(2))
+    with torch.no_grad():
+        for p in collapsed.parameters():
+            p.zero_()
+        good.layers[0].cell.bias[6:12] = 2.0
+        good.layers[0].cell.input_weight[:, 12:] *= torch.linspace(1, 50, 6)
+    x = torch.randn(10, 12, 1, generator=generator())
+    with pytest.warns(ms.WarmupWarning) as caught:
+        history = ms.warmup(ms.Ensemble([good, collapsed]), x, steps=2, batch_size=12, generator=generator())
+    assert history.outcome[1] == "collapsed"
+    assert any("member 1" in str(w.message) for w in caught)
+    assert not history.multistable
+
+
+@pytest.mark.usefixtures("short_final_measure")
+def test_the_same_generator_seed_gives_the_same_weights_twice():
+    first, second, other = (make("torch.nn.LSTM") for _ in range(3))
+    for rnn, seed in ((first, 1), (second, 1), (other, 2)):
+        quick(rnn, inputs(), generator=generator(seed))
+    assert all(torch.equal(p, q) for p, q in zip(first.parameters(), second.parameters(), strict=True))
+    assert not all(torch.equal(p, q) for p, q in zip(first.parameters(), other.parameters(), strict=True))
