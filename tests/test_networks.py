@@ -424,7 +424,7 @@ BAD_ARGUMENTS = [
     ((("gru", "lstm"), 2, 4), {}, "a pair of cells needs double=True"),
     ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells, got 3"),
     (("gru", 2, 5), {"double": True}, "hidden_size must be even.*got 5"),
-    (("gru", 2, 2.0), {"double": True}, "hidden_size must be even.*got 2.0"),
+    (("gru", 2, 2.0), {"double": True}, "hidden_size must be a positive integer, got 2.0"),
     (("gru", 2, 4, 0), {}, "num_layers must be a positive integer, got 0"),
     (("gru", 2, 4, -1), {}, "num_layers must be a positive integer, got -1"),
     (("gru", 2, 4, 1.5), {}, "num_layers must be a positive integer, got 1.5"),

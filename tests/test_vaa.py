@@ -154,7 +154,7 @@ def test_bad_states_are_refused(function, x, message):
 
 @pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
 def test_states_of_another_type_are_refused(function):
-    with pytest.raises(TypeError, match="floating-point type, got torch.int64"):
+    with pytest.raises(TypeError, match=r"floating-point type, got torch.int64"):
         function(torch.zeros(3, 2, dtype=torch.int64))
     with pytest.raises(TypeError, match="states must be a tensor"):
         function([[0.0]])

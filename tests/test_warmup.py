@@ -6,11 +6,11 @@ import warnings
 
 import pytest
 import torch
-from networks import FEATURES, KINDS, WithReadout, in_layout, make, state_after
 from torch import nn
 
 import multistable as ms
 from multistable.dynamics.draws import Draws
+from networks import FEATURES, KINDS, WithReadout, in_layout, make, state_after
 
 
 def generator(seed=0):
@@ -200,7 +200,7 @@ class Exploding(nn.Module):
 
 def test_a_loss_that_turns_nan_stops_it_and_leaves_the_parameters_as_before():
     rnn = Exploding(bad_at=0.015)
-    with pytest.raises(ms.WarmupDivergedError, match="not finite at warmup step [2-9].*as they were before.*lr"):
+    with pytest.raises(ms.WarmupDivergedError, match=r"not finite at warmup step [2-9].*as they were before.*lr"):
         ms.warmup(rnn, inputs(features=1), batch_size=6, max_stabilisation=5, generator=generator())
     assert rnn.weight.item() == 1.0
     assert rnn.weight.grad is None

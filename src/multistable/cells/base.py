@@ -6,6 +6,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 from torch import Tensor, nn
 
+from multistable.arguments import positive_integer
+
+# What every module has, as opposed to what a cell's own class adds to it.
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
+
 S = TypeVar("S", bound=tuple[Tensor, ...])
 
 
@@ -34,11 +39,8 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer, got {size!r}")
-        self.input_size = input_size
-        self.hidden_size = hidden_size
+        self.input_size = positive_integer("input_size", input_size)
+        self.hidden_size = positive_integer("hidden_size", hidden_size)
 
     def project(self, u: Tensor) -> Tensor:
         """The part of the pre-activations that the input alone decides, W_u u_t + b for all gates side by side.
@@ -65,13 +67,23 @@ class Cell(nn.Module, ABC, Generic[S]):
         return state[0], state
 
     def bind(self, weights: dict[str, Tensor]) -> Self:
-        """The same equations over other tensors, for instance stacked or transposed ones.
+        """The same equations over other tensors, for instance stacked or transposed ones, in place of all parameters.
 
         The tensors are used as they are, not copied into parameters: gradients flow to where they came from.
         """
         bound = copy.copy(self)
         bound._parameters = cast(Any, dict(weights))
         return bound
+
+    def same_equations(self, other: "Cell[Any]") -> bool:
+        """Whether the two differ in nothing but the values of their weights, so that these can be stacked."""
+        return type(self) is type(other) and self._make_up() == other._make_up()
+
+    def _make_up(self) -> tuple[Any, ...]:
+        """The cell's options, and the form of its weights."""
+        options = {name: value for name, value in vars(self).items() if name not in _MODULE_ATTRIBUTES}
+        weights = {name: (p.shape, p.dtype, p.device, p.requires_grad) for name, p in self.named_parameters()}
+        return options, weights
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from multistable.arguments import positive_integer
+
 
 def check_eps(eps: float) -> None:
     """``eps`` is a positive number."""
     if not (isinstance(eps, int | float) and 0 < eps < math.inf):
         raise ValueError(f"eps must be a positive number, got {eps!r}")
-
-
-def check_positive(name: str, value: int) -> None:
-    """The argument ``name`` is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
 def check_states(states: Tensor) -> None:
@@ -33,7 +29,7 @@ def check_states(states: Tensor) -> None:
 
 def check_batch_size(batch_size: int, available: int) -> None:
     """A batch can be drawn without replacement."""
-    check_positive("batch_size", batch_size)
+    positive_integer("batch_size", batch_size)
     if batch_size > available:
         raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.checks import check_batch_size, check_eps, check_positive
+from multistable.arguments import positive_integer
+from multistable.dynamics.checks import check_eps
 from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.sequences import SequenceSet
@@ -64,10 +65,10 @@ def measure(
             list of one for each.
     """
     for name, value in (("batches", batches), ("stabilisation", stabilisation)):
-        check_positive(name, value)
+        positive_integer(name, value)
     check_eps(eps)
-    with torch.no_grad(), ieee_float32(), studying(_at_least_single(rnn), sequences) as (system, data):
-        check_batch_size(batch_size, len(data))
+    network = _at_least_single(rnn)
+    with torch.no_grad(), ieee_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
         return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)
 
 

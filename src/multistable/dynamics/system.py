@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.cells.base import Cell
+from multistable.dynamics.checks import check_batch_size
 from multistable.dynamics.contexts import evaluating
 from multistable.dynamics.draws import Draws
 from multistable.dynamics.modules import ModuleLayer, TorchLayer
@@ -83,14 +84,27 @@ class System:
         return cast(States, found)
 
 
+def members_of(rnn: nn.Module) -> int | None:
+    """R for an ensemble of R networks, ``None`` for a single one."""
+    return len(rnn) if isinstance(rnn, Ensemble) else None
+
+
 @contextmanager
-def studying(rnn: nn.Module, sequences: Any) -> Iterator[tuple[System, SequenceSet]]:
-    """The network as a system and the sequences that drive it, both checked; the network is in evaluation inside."""
+def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -> Iterator[tuple[System, SequenceSet]]:
+    """The network as a system and the sequences that drive it, both checked; the network is in evaluation inside.
+
+    Args:
+        rnn: see :func:`measure`.
+        sequences: see :func:`measure`.
+        batch_size: how many sequences will be drawn at once, where not all are taken.
+    """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
-    members = len(rnn) if isinstance(rnn, Ensemble) else None
+    members = members_of(rnn)
     batch_first = bool(getattr(rnn, "batch_first", False))
     data = sequence_set(sequences, batch_first=batch_first, members=members)
+    if batch_size is not None:
+        check_batch_size(batch_size, len(data))
     like = next(rnn.parameters(), torch.empty(0))
     with evaluating(rnn):
         system = System(_layers(rnn, data.features, batch_first), members, like.device, like.dtype)

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.checks import check_batch_size, check_eps, check_positive, check_target
+from multistable.arguments import positive_integer
+from multistable.dynamics.checks import check_eps, check_target
 from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import estimate
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import States, System, at_time, flat, studying
+from multistable.dynamics.system import States, System, at_time, flat, members_of, studying
 from multistable.dynamics.vaa import proxy
 
 # The true measure after warmup: enough states to tell few attractors from many.
@@ -71,13 +72,12 @@ def warmup(
     """
     sizes = {"steps": steps, "max_stabilisation": max_stabilisation, "increment": increment}
     for name, value in sizes.items():
-        check_positive(name, value)
+        positive_integer(name, value)
     check_eps(eps)
     if not (isinstance(lr, int | float) and 0 < lr < math.inf):
         raise ValueError(f"lr must be a positive number, got {lr!r}")
-    with studying(rnn, sequences) as (system, data), torch.enable_grad():
-        check_batch_size(batch_size, len(data))
-        goal = check_target(target, system.members)
+    goal = check_target(target, members_of(rnn))
+    with studying(rnn, sequences, batch_size=batch_size) as (system, data), torch.enable_grad():
         parameters = _parameters(rnn, system)
         draws = Draws(generator, system.members)
         history = WarmupHistory(target=goal, batch_size=batch_size)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.cells import GRU, LSTM, Cell
+from multistable.cells import GRU, LSTM, Cell, ChronoLSTM
 from multistable.cells.elman import Elman
 from multistable.networks.layers import Single
 from multistable.networks.rnn import RNN
@@ -75,6 +75,8 @@ def from_torch(module: Any) -> RNN:
     layers = torch_recurrences(module)
     if layers is None or not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+    if module.dropout:
+        raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
     outline = layers[0].outline
     options: dict[str, Any] = {"recurrent_bias": True} if isinstance(outline, GRU) else {}
     if isinstance(outline, Elman):
@@ -98,10 +100,12 @@ def from_torch(module: Any) -> RNN:
 
 def to_torch(network: RNN) -> nn.RNNBase:
     """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
+    if not isinstance(network, RNN):
+        raise TypeError(f"expected an ms.RNN, got {type(network).__name__}")
     cells: list[Any] = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
-    kind = next((kind for kind in torch_kinds if isinstance(cells[0], kind)), None)
-    if kind is None:
+    kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
+    if kind not in torch_kinds:
         raise TypeError("only networks of single gru, lstm or chrono layers have a torch.nn counterpart")
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())

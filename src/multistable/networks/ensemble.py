@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from multistable.cells import Cell
 from multistable.networks.rnn import RNN
 
 
@@ -49,10 +50,12 @@ class Ensemble(nn.Module):
             Output ``(time, R, n, hidden_size)``, with ``batch_first`` ``(R, n, time, hidden_size)``, and the
             state ``h (num_layers, R, n, hidden_size)``, or the pair ``(h, c)`` for LSTM.
         """
-        if x.dim() == 3:
-            x = x.unsqueeze(0) if self.batch_first else x.unsqueeze(1)
-        members = x.shape[0 if self.batch_first else 1]
-        if x.dim() != 4 or members not in (1, self.size):
+        member_dim = 0 if self.batch_first else 1
+        if isinstance(x, Tensor) and x.dim() == 3:
+            x = x.unsqueeze(member_dim).expand(*x.shape[:member_dim], self.size, *x.shape[member_dim:])
+        if not isinstance(x, Tensor):
+            raise TypeError(f"the input of an ensemble must be a tensor, got {type(x).__name__}")
+        if x.dim() != 4 or x.shape[member_dim] != self.size:
             layout = "(R, n, time, features)" if self.batch_first else "(time, R, n, features)"
             raise ValueError(
                 f"the input of an ensemble of R = {self.size} must be {layout}, or one batch for all members "
@@ -81,17 +84,20 @@ def _check_members(members: Sequence[RNN]) -> None:
         if not isinstance(member, RNN):
             raise TypeError(
                 f"members must be ms.RNN networks, got {type(member).__name__} at index {index}; "
-                "ms.RNN.from_torch converts torch.nn.GRU and torch.nn.LSTM"
+                "ms.from_torch converts torch.nn.GRU and torch.nn.LSTM"
             )
-        if _architecture(member) != _architecture(members[0]):
+        if not _same_architecture(member, members[0]):
             raise ValueError(f"members must share one architecture; member {index} differs from member 0:\n{member}")
+    if any(True for _ in members[0].buffers()):
+        raise ValueError("members must not have buffers, which an ensemble would not stack")
 
 
-def _architecture(network: RNN) -> tuple[Any, ...]:
-    """What two networks must have in common to be stacked."""
-    kinds = [type(module) for module in network.modules()]
-    weights = {name: (p.shape, p.dtype, p.device) for name, p in network.named_parameters()}
-    return kinds, network.batch_first, weights
+def _same_architecture(a: RNN, b: RNN) -> bool:
+    """Whether two networks differ in nothing but the values of their weights."""
+    if a.batch_first != b.batch_first or [type(m) for m in a.modules()] != [type(m) for m in b.modules()]:
+        return False
+    cells = [[module for module in network.modules() if isinstance(module, Cell)] for network in (a, b)]
+    return all(cell.same_equations(other) for cell, other in zip(*cells, strict=True))
 
 
 def _set_parameters(network: nn.Module, values: dict[str, Tensor]) -> None:

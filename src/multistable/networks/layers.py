@@ -116,7 +116,7 @@ class Double(Layer):
 
 def _scan_side_by_side(cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None) -> LayerState:
     """The states of each cell; cells of one kind and size advance in one scan, along a new leading dimension."""
-    if len(cells) == 1 or not _alike(cells):
+    if not _stackable(cells):
         before = state or [None] * len(cells)
         return tuple(scan(cell, u, x) for cell, x in zip(cells, before, strict=True))
     weights = [dict(cell.named_parameters()) for cell in cells]
@@ -126,10 +126,7 @@ def _scan_side_by_side(cells: Sequence[Cell[Any]], u: Tensor, state: LayerState 
     return tuple(pair.State(*fields) for fields in zip(*(field.unbind(1) for field in states), strict=True))
 
 
-def _alike(cells: Sequence[Cell[Any]]) -> bool:
+def _stackable(cells: Sequence[Cell[Any]]) -> bool:
     first = cells[0]
-    shapes = {name: p.shape for name, p in first.named_parameters()}
-    return all(
-        type(cell) is type(first) and {name: p.shape for name, p in cell.named_parameters()} == shapes
-        for cell in cells[1:]
-    )
+    only_own_parameters = not (first._modules or first._buffers)
+    return len(cells) > 1 and only_own_parameters and all(first.same_equations(cell) for cell in cells[1:])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from multistable.arguments import positive_integer
 from multistable.cells import CELLS, Cell
 from multistable.networks.layers import Double, Layer, LayerState, Single
 
@@ -25,7 +26,8 @@ class RNN(nn.Module):
         double: make every layer a double layer (:class:`Double`).
         batch_first: inputs and outputs are ``(n, time, features)`` instead of ``(time, n, features)``.
         generator: where the initial weights are drawn from; PyTorch's global generator when not given.
-        options: further arguments of the cell, for instance ``t_max`` of ``"chrono"``.
+        options: further arguments of the cell, for instance ``t_max`` of ``"chrono"``. Both halves of a double
+            layer get them; ``functools.partial`` gives one half its own.
     """
 
     layers: nn.ModuleList
@@ -45,9 +47,9 @@ class RNN(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(f"num_layers must be a positive integer, got {num_layers!r}")
-        if double and (not isinstance(hidden_size, int) or hidden_size % 2):
+        num_layers = positive_integer("num_layers", num_layers)
+        hidden_size = positive_integer("hidden_size", hidden_size)
+        if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         makers = _cell_makers(cell, double)
         factory = {"generator": generator, "device": device, "dtype": dtype, **options}
@@ -86,9 +88,11 @@ class RNN(nn.Module):
         """
         if isinstance(x, PackedSequence):
             return self._forward_packed(x, state)
+        if x.dim() < 2:
+            raise ValueError(f"the input must be (time, n, features) or (time, features), got shape {tuple(x.shape)}")
         if x.dim() == 2:
             batch = 0 if self.batch_first else 1
-            state = None if state is None else _map(state, lambda s: s.unsqueeze(1))
+            state = None if state is None else _map(state, _as_batch_of_one)
             output, end = self.forward(x.unsqueeze(batch), state)
             return output.squeeze(batch), _map(end, lambda s: s.squeeze(1))
         output, states = self.advance(x.movedim(-2, 0) if self.batch_first else x, state)
@@ -108,6 +112,9 @@ class RNN(nn.Module):
         if u.shape[-1] != self.input_size:
             raise ValueError(f"the input must have input_size = {self.input_size} features, got {u.shape[-1]}")
         before = [None] * len(self.layers) if state is None else self.unpack_state(state)
+        if before[0] is not None and before[0][0][0].shape[:-1] != u.shape[1:-1]:
+            expected, given = tuple(u.shape[1:-1]), tuple(before[0][0][0].shape[:-1])
+            raise ValueError(f"the state must have the batch dimensions of the input, {expected}, got {given}")
         states = []
         for layer, x in zip(self.layers, before, strict=True):
             u, layer_states = layer(u, x)
@@ -146,15 +153,16 @@ class RNN(nn.Module):
         output, states = self.advance(u, state)
         last = lengths.to(u.device) - 1
         end = _map(self.pack_state(states), lambda s: s[:, last, torch.arange(len(last), device=u.device)])
-        repacked = pack_padded_sequence(output, lengths, enforce_sorted=False)
         # The order of the input is kept, so that the output can be compared with it entry by entry.
+        order = slice(None) if packed.sorted_indices is None else packed.sorted_indices
+        repacked = pack_padded_sequence(output[:, order], lengths[order if isinstance(order, slice) else order.cpu()])
         return repacked._replace(sorted_indices=packed.sorted_indices, unsorted_indices=packed.unsorted_indices), end
 
 
 def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Callable[..., Cell[Any]]]:
     """What makes the cells of a layer: one maker, or two for a double layer."""
-    specs = [cell] if isinstance(cell, str) or callable(cell) else list(cell)
-    if len(specs) > 1 + double:
+    specs: list[Any] = list(cell) if isinstance(cell, tuple | list) else [cell]
+    if not 1 <= len(specs) <= 1 + double:
         wanted = "one cell, or a pair of cells" if double else "one cell (a pair of cells needs double=True)"
         raise ValueError(f"cell must be {wanted}, got {len(specs)}: {cell!r}")
     makers = [_cell_maker(spec) for spec in specs]
@@ -164,9 +172,17 @@ def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Call
 def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
     if callable(spec):
         return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")
     if spec not in CELLS:
         raise ValueError(f"unknown cell {spec!r}; choose from {', '.join(CELLS)}, or pass a Cell class")
     return CELLS[spec]
+
+
+def _as_batch_of_one(state: Tensor) -> Tensor:
+    if state.dim() != 2:
+        raise ValueError(f"the state of one sequence must be (num_layers, units), got shape {tuple(state.shape)}")
+    return state.unsqueeze(1)
 
 
 def _map(state: Any, change: Callable[[Tensor], Tensor]) -> Any:

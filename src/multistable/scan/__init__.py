@@ -13,7 +13,8 @@ __all__ = ["scan"]
 def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
     """Advance ``cell`` over a whole sequence of inputs and return all its states.
 
-    An input that is constant in time, made with ``u.expand(time, ...)``, costs one product instead of one a step.
+    An input that is constant in time, made with ``u.expand(time, ...)``, costs one product instead of one a step,
+    unless its gradient is wanted.
 
     Args:
         u: inputs, ``(time, ..., n, input_size)`` with ``time >= 1``; ``...`` are the cell's leading dimensions.
@@ -22,7 +23,9 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
     Returns:
         ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``.
     """
-    if u.stride(0) == 0:
+    if len(u) == 0:
+        raise ValueError("sequences must have at least one time step, got length 0")
+    if u.stride(0) == 0 and not u.requires_grad:
         once = cell.project(u[:1])
         projected = once.expand(len(u), *once.shape[1:])
     else:

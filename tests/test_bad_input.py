@@ -1,0 +1,212 @@
+"""Each kind of bad input gets a message that names the argument, what was given and what is accepted."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import multistable as ms
+from networks import Leaky
+
+CALLS = {"reachable_states": ms.reachable_states, "measure": ms.measure, "warmup": ms.warmup}
+
+
+@pytest.fixture(params=CALLS)
+def call(request):
+    return CALLS[request.param]
+
+
+@pytest.fixture
+def rnn():
+    return nn.GRU(2, 4)
+
+
+def with_value(value):
+    x = torch.zeros(5, 250, 2)
+    x[3, 7, 1] = value
+    return x
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nan_or_infinity_in_the_sequences(call, rnn, value):
+    with pytest.raises(ValueError, match="sequences must be finite, got NaN or infinity"):
+        call(rnn, with_value(value))
+
+
+@pytest.mark.parametrize("empty", [[], (), torch.zeros(5, 0, 2), iter(())], ids=["list", "tuple", "tensor", "iterator"])
+def test_an_empty_data_set(call, rnn, empty):
+    with pytest.raises(ValueError, match="sequences must not be empty, got a set of 0 sequences"):
+        call(rnn, empty)
+
+
+@pytest.mark.parametrize("function", [ms.measure, ms.warmup])
+def test_a_batch_larger_than_the_data_set(function, rnn):
+    with pytest.raises(ValueError, match="batch_size must not exceed the number of sequences, 10, got 11"):
+        function(rnn, torch.zeros(5, 10, 2), batch_size=11)
+
+
+def test_sequences_of_another_size_than_the_network(call, rnn):
+    with pytest.raises(ValueError, match="as many features as the network's input_size, 2, got 3"):
+        call(rnn, torch.zeros(5, 250, 3))
+
+
+def test_sequences_of_different_sizes(call, rnn):
+    with pytest.raises(ValueError, match=r"same number of features, got \[2, 3\]"):
+        call(rnn, [torch.zeros(5, 2), torch.zeros(5, 3)])
+    with pytest.raises(ValueError, match=r"same number of features, got \[2, 3\]"):
+        call(rnn, [torch.zeros(5, 4, 2), torch.zeros(5, 4, 3)])
+
+
+def test_a_sequence_of_length_0(call, rnn):
+    with pytest.raises(ValueError, match="at least one time step, got a sequence of length 0"):
+        call(rnn, [torch.zeros(5, 2), torch.zeros(0, 2)])
+    with pytest.raises(ValueError, match="at least one time step, got a sequence of length 0"):
+        call(rnn, torch.zeros(0, 250, 2))
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (5, 3, 4, 2), (5,)])
+def test_a_tensor_of_another_layout(call, rnn, shape):
+    with pytest.raises(ValueError, match=r"must be \(time, n, features\), got shape"):
+        call(rnn, torch.zeros(shape))
+
+
+def test_the_layout_in_the_message_is_the_networks(call):
+    with pytest.raises(ValueError, match=r"must be \(n, time, features\), got shape \(5, 2\)"):
+        call(nn.GRU(2, 4, batch_first=True), torch.zeros(5, 2))
+
+
+def test_sequences_for_another_number_of_members(call):
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    with pytest.raises(ValueError, match="for each of 3 members must have 3 as their member dimension, got 2"):
+        call(ensemble, torch.zeros(5, 2, 250, 2))
+
+
+@pytest.mark.parametrize("thing", [None, 3, "text", {"x": torch.zeros(5, 4, 2)}, ["a", "b"], [5, 6]])
+def test_what_is_no_sequences(call, rnn, thing):
+    with pytest.raises(TypeError, match="sequences must be a tensor in the network's layout, a list of"):
+        call(rnn, thing)
+
+
+@pytest.mark.parametrize("function", [ms.measure, ms.warmup])
+@pytest.mark.parametrize("eps", [0, -1.0, math.nan, math.inf])
+def test_eps_that_is_not_positive(function, rnn, eps):
+    with pytest.raises(ValueError, match="eps must be a positive number, got"):
+        function(rnn, torch.zeros(5, 250, 2), eps=eps)
+
+
+@pytest.mark.parametrize("target", [-0.1, 1.5, math.nan])
+def test_a_target_outside_0_and_1(rnn, target):
+    with pytest.raises(ValueError, match=r"target must lie in \[0, 1\], got"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), target=target)
+
+
+def test_a_target_for_another_number_of_members(rnn):
+    with pytest.raises(ValueError, match=r"target must be one number, got \[0.5, 0.6\]"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), target=[0.5, 0.6])
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    with pytest.raises(ValueError, match="target must be one number or 3, one for each member"):
+        ms.warmup(ensemble, torch.zeros(5, 250, 2), target=[0.5, 0.6])
+
+
+@pytest.mark.parametrize("lr", [0, -1e-2, math.nan, "fast"])
+def test_a_learning_rate_that_is_not_positive(rnn, lr):
+    with pytest.raises(ValueError, match="lr must be a positive number, got"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), lr=lr)
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, None])
+@pytest.mark.parametrize("name", ["batches", "batch_size", "stabilisation"])
+def test_sizes_of_a_measure_that_are_not_positive_integers(rnn, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
+        ms.measure(rnn, torch.zeros(5, 250, 2), **{name: value})
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, None])
+@pytest.mark.parametrize("name", ["steps", "batch_size", "max_stabilisation", "increment"])
+def test_sizes_of_a_warmup_that_are_not_positive_integers(rnn, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), **{name: value})
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Linear(2, 4), nn.Sequential(nn.Linear(2, 4), nn.Tanh()), nn.Identity(), nn.Conv1d(2, 4, 3)]
+)
+def test_a_network_without_recurrent_layers(call, module):
+    with pytest.raises(TypeError, match=f"{type(module).__name__} has no recurrent layers .*accepted are torch.nn.RNN"):
+        call(module, torch.zeros(5, 250, 2))
+
+
+def test_a_module_that_keeps_no_state(call):
+    class Stateless(nn.Module):
+        def forward(self, x, state=None):
+            return x, state
+
+    with pytest.raises(TypeError, match="Stateless has no recurrent layers"):
+        call(Stateless(), torch.zeros(5, 250, 2))
+
+
+def test_a_model_that_contains_a_recurrent_network_points_to_it(call):
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.GRU(2, 4)
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(self.encoder(x)[0][-1])
+
+    with pytest.raises(TypeError, match=r"It contains encoder \(GRU\): pass that module instead"):
+        call(Classifier(), torch.zeros(5, 250, 2))
+
+
+def test_what_is_no_module(call):
+    with pytest.raises(TypeError, match=r"rnn must be a torch.nn.Module, got function"):
+        call(lambda x: x, torch.zeros(5, 250, 2))
+
+
+@pytest.mark.parametrize("option", [{"bidirectional": True}, {"proj_size": 2}])
+def test_recurrences_that_are_no_dynamical_system_of_one_state(call, option):
+    with pytest.raises(ValueError, match=f"LSTM with {next(iter(option))}=.* is not supported"):
+        call(nn.LSTM(2, 4, **option), torch.zeros(5, 250, 2))
+
+
+def test_nothing_that_can_be_warmed_up(rnn):
+    rnn.requires_grad_(False)
+    with pytest.raises(ValueError, match="recurrent layers of GRU have no parameters that require gradients"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2))
+
+
+def test_warmup_of_half_precision(rnn):
+    with pytest.raises(ValueError, match=r"warmup needs float32 or float64 parameters, got torch.bfloat16"):
+        ms.warmup(rnn.bfloat16(), torch.zeros(5, 250, 2))
+
+
+def test_generators_that_do_not_fit(call, rnn):
+    x = torch.randn(5, 250, 2)
+    with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
+        call(rnn, x, generator=[42])
+    two = [torch.Generator(), torch.Generator()]
+    with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got 2"):
+        call(rnn, x, generator=two)
+
+
+def test_errors_come_before_any_work():
+    """The network is never called, and its parameters stay."""
+
+    class Counting(Leaky):
+        calls = 0
+
+        def forward(self, x, state=None):
+            Counting.calls += 1
+            return super().forward(x, state)
+
+    rnn = Counting(2, 4)
+    for arguments in ({"eps": 0}, {"target": 2}, {"steps": 0}, {"lr": -1}):
+        with pytest.raises(ValueError, match="must"):
+            ms.warmup(rnn, torch.zeros(5, 250, 2), **arguments)
+    with pytest.raises(ValueError, match="finite"):
+        ms.warmup(rnn, with_value(math.nan))
+    with pytest.raises(ValueError, match="batch_size"):
+        ms.warmup(rnn, torch.zeros(5, 10, 2))
+    assert Counting.calls == 0

@@ -1,0 +1,125 @@
+"""Nothing changes that the user did not ask to change; and the import is light."""
+
+import random
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import multistable as ms
+from networks import FEATURES, KINDS, in_layout, make
+
+SMALL = {"batch_size": 8, "generator": torch.Generator()}
+CALLS = {
+    "reachable_states": ms.reachable_states,
+    "measure": lambda rnn, x: ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=100),
+    "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
+}
+
+
+def global_state():
+    """Everything global that a call could disturb."""
+    backends = torch.backends
+    return {
+        "torch random": torch.get_rng_state().tolist(),
+        "numpy random": str(np.random.get_state()),  # noqa: NPY002
+        "python random": random.getstate(),
+        "cudnn": (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic),
+        "precision": (
+            torch.get_float32_matmul_precision(),
+            backends.cuda.matmul.fp32_precision,
+            backends.mkldnn.matmul.fp32_precision,
+            backends.cudnn.rnn.fp32_precision,
+        ),
+        "defaults": (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
+        "determinism": torch.are_deterministic_algorithms_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+    }
+
+
+def module_state(rnn):
+    return {
+        "modes": [module.training for module in rnn.modules()],
+        "requires_grad": [p.requires_grad for p in rnn.parameters()],
+        "identities": [id(p) for p in rnn.parameters()],
+        "gradients": [None if p.grad is None else (id(p.grad), p.grad.tolist()) for p in rnn.parameters()],
+        "names": list(rnn.state_dict()),
+        "modules": [name for name, _ in rnn.named_modules()],
+    }
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_module_and_global_state_are_as_before(kind, call):
+    rnn = make(kind)
+    parameters = list(rnn.parameters())
+    parameters[0].grad = torch.ones_like(parameters[0])
+    parameters[-1].requires_grad_(False)
+    list(rnn.modules())[-1].eval()
+    x = in_layout(rnn, torch.randn(6, 12, FEATURES, dtype=torch.float64))
+    before, values = (module_state(rnn), global_state()), [p.clone() for p in parameters]
+    CALLS[call](rnn, x)
+    assert (module_state(rnn), global_state()) == before
+    if call != "warmup":
+        assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), values, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize("call", CALLS)
+def test_an_ensemble_is_left_as_before(call):
+    ensemble = ms.Ensemble([make("ms.RNN gru", seed) for seed in range(2)])
+    before = module_state(ensemble), global_state()
+    CALLS[call](ensemble, torch.randn(6, 12, FEATURES, dtype=torch.float64, generator=torch.Generator()))
+    assert (module_state(ensemble), global_state()) == before
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_shuffled_loader_over_a_random_data_set_leaves_the_global_generators(call):
+    class Noisy(TensorDataset):
+        def __getitem__(self, index):
+            random.random()
+            np.random.rand()  # noqa: NPY002
+            return super().__getitem__(index)[0] + torch.randn(())
+
+    rnn = torch.nn.GRU(FEATURES, 4, batch_first=True)
+    loader = DataLoader(Noisy(torch.zeros(16, 6, FEATURES)), batch_size=4, shuffle=True)
+    before = global_state()
+    CALLS[call](rnn, loader)
+    assert global_state() == before
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_state_is_as_before_when_a_call_fails(call):
+    rnn = make("module of sequences")
+    before = module_state(rnn), global_state()
+    with pytest.raises((TypeError, ValueError)):
+        CALLS[call](rnn, torch.full((6, 12, FEATURES), float("nan"), dtype=torch.float64))
+    assert (module_state(rnn), global_state()) == before
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_grad_mode_of_the_caller_does_not_matter(enabled):
+    rnn, x = make("torch.nn.GRU"), torch.randn(6, 12, FEATURES, dtype=torch.float64)
+    start = [p.clone() for p in rnn.parameters()]
+    with torch.set_grad_enabled(enabled), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.WarmupWarning)
+        CALLS["warmup"](rnn, x)
+        assert isinstance(CALLS["measure"](rnn, x).vaa, float)
+    assert any(not torch.equal(p, q) for p, q in zip(rnn.parameters(), start, strict=True))
+
+
+def test_the_import_needs_only_the_core_packages():
+    """In a new process: every package that importing multistable adds to what torch and numpy bring."""
+    script = (
+        "import sys, torch, numpy; before = set(sys.modules); import multistable; "
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    added = set(result.stdout.split()) - set(sys.stdlib_module_names)
+    assert added == {"multistable"}
