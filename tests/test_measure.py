@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from networks import FEATURES, KINDS, in_layout, make
 from torch import nn
 
 import multistable as ms
@@ -14,6 +13,7 @@ from multistable.dynamics.draws import Draws
 from multistable.dynamics.stabilisation import stabilise
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import flat, map_states, studying
+from networks import FEATURES, KINDS, in_layout, make
 
 
 def generator(seed=0):

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
 from multistable.dynamics.draws import Draws
+from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 
 
 def generator(seed=0):

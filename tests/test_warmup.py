@@ -250,7 +250,7 @@ def test_slow_transients_warn_and_say_so():
     with pytest.warns(ms.WarmupWarning, match="drifting: VAA\\* is near its target"):
         history = ms.warmup(Slow(), x, steps=10, batch_size=20, max_stabilisation=20, generator=generator())
     assert history.outcome == "drifting"
-    assert history.vaa == pytest.approx(1 / 32)
+    assert history.vaa == pytest.approx(1 / 16)
 
 
 def test_only_the_failed_members_of_an_ensemble_are_named():

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
-
 
 def check_eps(eps: float) -> None:
     """``eps`` is a positive number."""
@@ -29,7 +27,6 @@ def check_states(states: Tensor) -> None:
 
 def check_batch_size(batch_size: int, available: int) -> None:
     """A batch can be drawn without replacement."""
-    positive_integer("batch_size", batch_size)
     if batch_size > available:
         raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
 

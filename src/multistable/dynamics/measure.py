@@ -64,7 +64,8 @@ def measure(
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
             list of one for each.
     """
-    for name, value in (("batches", batches), ("stabilisation", stabilisation)):
+    sizes = {"batches": batches, "batch_size": batch_size, "stabilisation": stabilisation}
+    for name, value in sizes.items():
         positive_integer(name, value)
     check_eps(eps)
     network = _at_least_single(rnn)

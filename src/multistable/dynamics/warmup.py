@@ -20,8 +20,9 @@ from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import States, System, at_time, flat, members_of, studying
 from multistable.dynamics.vaa import proxy
 
-# The true measure after warmup: enough states to tell few attractors from many.
-FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 3, 32, 10_000
+# The true measure after warmup. A network may be multistable under one constant input and not under another: as
+# many inputs as the paper's measure has, and enough states under each to tell few attractors from many.
+FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 16, 10_000
 
 
 class WarmupWarning(UserWarning):
@@ -70,7 +71,8 @@ def warmup(
         optimiser: called as ``optimiser(parameters, lr=lr)``.
         on_step: called after each step, for progress.
     """
-    sizes = {"steps": steps, "max_stabilisation": max_stabilisation, "increment": increment}
+    sizes = {"steps": steps, "batch_size": batch_size}
+    sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
     for name, value in sizes.items():
         positive_integer(name, value)
     check_eps(eps)

@@ -1,0 +1,70 @@
+"""The picture in the README: VAA* and VAA of a GRU during warmup.
+
+Run: make figures, or python docs/figures/warmup_of_a_gru.py
+"""
+
+from pathlib import Path
+
+import matplotlib
+import torch
+
+import multistable as ms
+
+SEEDS, EVERY = 3, 10
+BLUE, ORANGE = "#0072b2", "#d55e00"  # of the Okabe-Ito palette, which colour-blind readers can tell apart
+
+
+def warm_up(seed: int) -> tuple[list[float], list[float], list[float]]:
+    """VAA* at each step, and the steps and values at which the true VAA was measured."""
+    torch.manual_seed(seed)
+    rnn = torch.nn.GRU(1, 128)
+    sequences = torch.randn(50, 1000, 1)
+
+    def true_vaa() -> float:
+        return ms.measure(rnn, sequences, batches=3).vaa
+
+    steps, values = [0.0], [true_vaa()]
+
+    def every_few_steps(step: ms.WarmupStep) -> None:
+        if step.step % EVERY == 0:
+            steps.append(step.step)
+            values.append(true_vaa())
+            print(f"seed {seed}, step {step.step}: VAA* {step.vaa_star.item():.3f}, VAA {values[-1]:.3f}")
+
+    history = ms.warmup(rnn, sequences, on_step=every_few_steps)
+    return history.vaa_star[:, 0].tolist(), steps, values
+
+
+def main() -> None:
+    """Draw the picture beside this file."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    runs = [warm_up(seed) for seed in range(1, SEEDS + 1)]
+    vaa_star = torch.tensor([run[0] for run in runs])
+    vaa = torch.tensor([run[2] for run in runs])
+    axes.axhline(0.95, color="0.6", linestyle=":", linewidth=1)
+    axes.text(100, 0.94, "target k = 0.95", ha="right", va="top", color="0.4", fontsize=9)
+    axes.axhline(1 / 32, color="0.6", linestyle=":", linewidth=1)
+    axes.text(100, 1 / 32 + 0.01, "1/32: one attractor for 32 states", ha="right", va="bottom", color="0.4", fontsize=9)
+    for x, values, colour, style, label in (
+        (range(1, 101), vaa_star, BLUE, "-", "VAA*, the differentiable proxy, after at most 200 steps"),
+        (runs[0][1], vaa, ORANGE, "o-", "VAA, the share of different attractors, after 10,000 steps"),
+    ):
+        axes.plot(x, values.mean(dim=0), style, color=colour, label=label, markersize=4)
+        low, high = values.min(dim=0).values, values.max(dim=0).values
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.set_xlabel("gradient step of the warmup")
+    axes.set_ylabel("VAA*, VAA")
+    axes.set_title(f"Warmup of torch.nn.GRU(1, 128): mean and range of {SEEDS} seeds", fontsize=10)
+    axes.legend(loc="center right", fontsize=9, frameon=False)
+    axes.set_xlim(0, 101)
+    axes.set_ylim(0, 1.05)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(Path(__file__).with_suffix(".png"), dpi=150)
+    figure.savefig(Path(__file__).with_suffix(".svg"))
+
+
+if __name__ == "__main__":
+    main()

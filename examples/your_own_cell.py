@@ -1,0 +1,68 @@
+"""Three ways to bring a recurrence of your own: a cell, a registered cell, and a module of any make.
+
+Run: python examples/your_own_cell.py
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import multistable as ms
+from multistable.cells import initial
+from multistable.cells.base import Hidden
+
+
+class Leaky(ms.Cell[Hidden]):
+    """h_t = (1 - a) h_{t-1} + a tanh(W_u u_t + W_h h_{t-1} + b), with a rate a for each unit."""
+
+    State = Hidden
+
+    def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = initial.glorot(input_size, hidden_size, gates=1, **factory)
+        self.recurrent_weight = initial.orthogonal(hidden_size, gates=1, **factory)
+        self.bias = initial.constant(hidden_size, value=0.0, **factory)
+        self.rate = initial.constant(hidden_size, value=0.0, **factory)
+
+    def step(self, projected: Tensor, state: Hidden) -> Hidden:
+        """One time step; W_u u_t + b comes in as ``projected``."""
+        a = torch.sigmoid(self.rate).unsqueeze(-2)
+        return Hidden((1 - a) * state.h + a * torch.tanh(projected + state.h @ self.recurrent_weight))
+
+
+class AnyModule(nn.Module):
+    """A module that knows nothing of this library: (input, state) -> (output, state), None for the initial state."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(input_size, hidden_size)
+        self.recurrent = nn.Linear(hidden_size, hidden_size, bias=False)
+
+    def forward(self, u: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """One time step, ``u (n, input_size)``."""
+        pre = self.input(u) if h is None else self.input(u) + self.recurrent(h)
+        h = torch.tanh(pre)
+        return h, h
+
+
+def main() -> None:
+    """Measure and warm up each of them."""
+    torch.manual_seed(0)
+    sequences = torch.randn(40, 500, 1)
+    ms.CELLS["leaky"] = Leaky  # from here on a name, as "gru" is
+    networks: dict[str, nn.Module] = {
+        "a stack of two layers": ms.RNN(Leaky, 1, 48, num_layers=2),
+        "double layers": ms.RNN("leaky", 1, 96, double=True),
+        "two at once": ms.Ensemble([ms.RNN("leaky", 1, 48) for _ in range(2)]),
+        "a module of any make": AnyModule(1, 48),
+    }
+    for name, network in networks.items():
+        before = ms.measure(network, sequences, batches=2).vaa
+        history = ms.warmup(network, sequences, batch_size=64)
+        after = ms.measure(network, sequences, batches=2).vaa
+        print(f"{name}: VAA {before} -> {after} ({history.outcome})")
+
+
+if __name__ == "__main__":
+    main()
