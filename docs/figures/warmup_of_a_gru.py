@@ -10,7 +10,7 @@ import torch
 
 import multistable as ms
 
-SEEDS, EVERY = 3, 10
+SEEDS, EVERY = 4, 10
 BLUE, ORANGE = "#0072b2", "#d55e00"  # of the Okabe-Ito palette, which colour-blind readers can tell apart
 
 
@@ -40,25 +40,21 @@ def main() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
-    runs = [warm_up(seed) for seed in range(1, SEEDS + 1)]
-    vaa_star = torch.tensor([run[0] for run in runs])
-    vaa = torch.tensor([run[2] for run in runs])
-    axes.axhline(0.95, color="0.6", linestyle=":", linewidth=1)
-    axes.text(100, 0.94, "target k = 0.95", ha="right", va="top", color="0.4", fontsize=9)
-    axes.axhline(1 / 32, color="0.6", linestyle=":", linewidth=1)
-    axes.text(100, 1 / 32 + 0.01, "1/32: one attractor for 32 states", ha="right", va="bottom", color="0.4", fontsize=9)
-    for x, values, colour, style, label in (
-        (range(1, 101), vaa_star, BLUE, "-", "VAA*, the differentiable proxy, after at most 200 steps"),
-        (runs[0][1], vaa, ORANGE, "o-", "VAA, the share of different attractors, after 10,000 steps"),
-    ):
-        axes.plot(x, values.mean(dim=0), style, color=colour, label=label, markersize=4)
-        low, high = values.min(dim=0).values, values.max(dim=0).values
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    for seed in range(1, SEEDS + 1):
+        vaa_star, steps, vaa = warm_up(seed)
+        first = seed == 1
+        star_label = "VAA*, the differentiable proxy: after at most 200 steps" if first else None
+        label = "VAA, the share of different attractors: after 10,000 steps" if first else None
+        axes.plot(range(1, len(vaa_star) + 1), vaa_star, color=BLUE, linewidth=1, alpha=0.7, label=star_label)
+        axes.plot(steps, vaa, "o-", color=ORANGE, linewidth=1.4, markersize=4, alpha=0.8, label=label)
+    for value, text in ((0.95, "target 0.95"), (1 / 32, "1/32: one\nattractor")):
+        axes.axhline(value, color="0.6", linestyle=":", linewidth=1)
+        axes.text(102, value, text, va="center", color="0.4", fontsize=9, clip_on=False)
     axes.set_xlabel("gradient step of the warmup")
     axes.set_ylabel("VAA*, VAA")
-    axes.set_title(f"Warmup of torch.nn.GRU(1, 128): mean and range of {SEEDS} seeds", fontsize=10)
-    axes.legend(loc="center right", fontsize=9, frameon=False)
+    axes.set_title(f"Warmup of torch.nn.GRU(1, 128), {SEEDS} seeds", fontsize=10)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.1), fontsize=9, frameon=False)
     axes.set_xlim(0, 101)
     axes.set_ylim(0, 1.05)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,13 +1,13 @@
-"""The time loop: one entry point for every cell."""
+"""The time loop: one entry point for every cell, the plain loop as the reference, fused loops beside it."""
 
 from typing import Any
 
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan import reference
+from multistable.scan.engine import Choice, advance, choose, engine
 
-__all__ = ["scan"]
+__all__ = ["Choice", "choose", "engine", "scan"]
 
 
 def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
@@ -25,10 +25,7 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
     """
     if len(u) == 0:
         raise ValueError("sequences must have at least one time step, got length 0")
-    if u.stride(0) == 0 and not u.requires_grad:
-        once = cell.project(u[:1])
-        projected = once.expand(len(u), *once.shape[1:])
-    else:
-        projected = cell.project(u)
+    constant = u.stride(0) == 0 and not u.requires_grad
+    projected = cell.project(u[:1] if constant else u)
     state = cell.zero_state(projected[0]) if state is None else cell.State(*state)
-    return reference.scan(cell, projected, state)
+    return advance(cell, projected, state, len(u))

@@ -3,6 +3,7 @@
 ``equations`` has the formulas of each cell, ``loop`` the time loop and its gradient, written once for all.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -31,19 +32,21 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     return None
 
 
-def scan(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
+def scan(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None) -> Any:
     """All states of ``cell``, as ``reference.scan`` gives them; first derivatives only.
 
     Args:
-        projected: projected inputs, ``(time, ..., n, gates * hidden_size)``. An input that is constant in time,
-            made with ``expand``, is never copied out.
+        projected: projected inputs, ``(time, ..., n, gates * hidden_size)``, or ``(1, ...)`` for an input that is
+            constant over ``steps`` steps. One made constant with ``expand`` is not copied out either.
         state: the state before the first step, each field ``(..., n, hidden_size)``.
+        steps: how many time steps to take, where the input does not tell.
 
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
-    shape = (*projected.shape[:-1], cell.hidden_size)
-    states = loop.all_states(_flat(cell, projected, state))
+    steps = len(projected) if steps is None else steps
+    shape = (steps, *projected.shape[1:-1], cell.hidden_size)
+    states = loop.all_states(_flat(cell, projected, state, steps))
     return cell.State(*(field.reshape(shape) for field in states))
 
 
@@ -55,40 +58,41 @@ def last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
     with time when the input is constant.
     """
     shape = (*projected.shape[1:-1], cell.hidden_size)
-    states = loop.last_state(_flat(cell, projected, state))
+    states = loop.last_state(_flat(cell, projected, state, len(projected)))
     return cell.State(*(field.reshape(shape) for field in states))
 
 
 def _weights(cell: Cell[Any]) -> dict[str, Tensor]:
-    weights = {"recurrent_weight": cell.recurrent_weight, "recurrent_bias": getattr(cell, "recurrent_bias", None)}
-    return {name: tensor for name, tensor in weights.items() if isinstance(tensor, Tensor)}
+    """The recurrent weights by name: the matrix, or the vector of BRC, and the recurrent bias that a GRU may have."""
+    weights = {name: getattr(cell, name, None) for name in ("recurrent_weight", "recurrent_bias")}
+    return {name: weight for name, weight in weights.items() if weight is not None}
 
 
-def _flat(cell: Cell[Any], projected: Tensor, state: Any) -> loop.Arguments:
-    """The arguments of the loop: leading dimensions as one, ``(N,)``, or as none where there is one recurrence."""
+def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Arguments:
+    """The arguments of the loop: leading dimensions as one, ``(N,)``, or none where there is one recurrence."""
     reason = supported(cell, projected)
     if reason is not None:
         raise ValueError(reason)
     for name, field in zip(cell.State._fields, state, strict=True):
-        if field.dtype != projected.dtype or field.device != projected.device:
+        if (field.dtype, field.device) != (projected.dtype, projected.device):
             raise ValueError(
-                f"state {name} must be {projected.dtype} on {projected.device} like the input, "
+                f"state {name} must be {projected.dtype} on {projected.device} as the input is, "
                 f"got {field.dtype} on {field.device}"
             )
-    steps, *leading, n, columns = projected.shape
-    recurrences = (leading_size,) if (leading_size := torch.Size(leading).numel()) != 1 else ()
-    # Time steps that share memory are one step, used over and over.
-    different = projected[:1] if projected.stride(0) == 0 else projected
+    _, *leading, n, columns = projected.shape
+    recurrences = math.prod(leading)
+    flat = [recurrences] if recurrences != 1 else []
+    # Steps that share their memory are one step, taken many times.
+    different = projected[:1] if projected.stride(0) == 0 and len(projected) > 1 else projected
     equations = EQUATIONS[type(cell).step]
-
-    def flat(weight: Tensor) -> Tensor:
-        own = weight.shape[-equations.weight_dim :] if weight is cell.recurrent_weight else weight.shape[-1:]
-        return weight.expand(*leading, *own).reshape(*recurrences, *own)
-
+    weights = []
+    for weight, dim in zip(_weights(cell).values(), (equations.weight_dim, 1), strict=False):
+        own = weight.shape[-dim:]
+        weights.append(weight.expand(*leading, *own).reshape(*flat, *own))
     return loop.Arguments(
         equations,
         steps,
-        different.reshape(len(different), *recurrences, n, columns),
-        tuple(field.expand(*leading, n, -1).reshape(*recurrences, n, cell.hidden_size) for field in state),
-        tuple(flat(weight) for weight in _weights(cell).values()),
+        different.reshape(len(different), *flat, n, columns),
+        tuple(field.expand(*leading, n, -1).reshape(*flat, n, cell.hidden_size) for field in state),
+        tuple(weights),
     )

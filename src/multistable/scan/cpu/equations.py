@@ -22,8 +22,9 @@ Tensors = tuple[Tensor, ...]
 class Equations(ABC):
     """A cell for the shared loop, which hands the views of one time step to ``step`` and ``step_back``.
 
-    The other methods see many steps at once, as tensors with time first: ``(time, [N,] n, blocks * hidden)`` for
-    the projected input and what is kept, ``(time, [N,] n, blocks, hidden)`` for slopes ``k`` and gradients ``d``.
+    The other methods see many steps at once, as tensors with time first: ``(time, [N,] n, blocks * hidden)`` for the
+    projected input and what is kept, ``(time, [N,] n, blocks, hidden)`` for gradients ``d``; slopes ``k`` are
+    ``(blocks, time, [N,] n, hidden)``.
     """
 
     kept: ClassVar[tuple[int, ...]]
@@ -42,7 +43,7 @@ class Equations(ABC):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight = weight
         self.bias = bias
-        self.one = weight.new_ones(())
+        self.zero, self.one = weight.new_zeros(()), weight.new_ones(())
         many = weight.dim() > self.weight_dim
         self.multiply: Callable[..., Tensor] = torch.bmm if many else torch.mm
         self.multiply_add: Callable[..., Tensor] = torch.baddbmm if many else torch.addmm
@@ -70,7 +71,16 @@ class Equations(ABC):
 
     @abstractmethod
     def step_back(self, *views: Tensor) -> None:
-        """One step back. Takes the fields of ``g``, ``before`` and ``add``, the gradient from outside, and ``views_back``."""
+        """One step back. Takes the fields of ``g``, ``before`` and ``add``, and ``views_back``.
+
+        ``add`` is the part of ``before`` that comes from the outputs directly.
+        """
+
+    def finish(self, state: Tensors, g: Tensors, k: Tensor, d: Tensor) -> None:
+        """What is left of the gradients once ``step_back`` has been through these steps."""
+        if self.recurrent < self.gates:
+            rest = slice(self.recurrent, self.gates)
+            torch.mul(g[0].unsqueeze(-2), k[rest].movedim(0, -2), out=d[..., rest, :])
 
     @abstractmethod
     def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -121,7 +131,7 @@ class LSTM(Equations):
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         (_, c), (pre, tanh_memory) = state, kept
         f, i, r, candidate = pre.chunk(4, -1)
-        k_f, k_i, k_r, k_c, k_memory = k.unbind(-2)
+        k_f, k_i, k_r, k_c, k_memory = k
         sigmoid_slope(c, f, out=k_f)
         sigmoid_slope(candidate, i, out=k_i)
         sigmoid_slope(tanh_memory, r, out=k_r)
@@ -130,7 +140,7 @@ class LSTM(Equations):
 
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
         f = kept[0].chunk(4, -1)[0]
-        return g[1].unsqueeze(-2), f, k[..., :4, :], k[..., 2, :], k[..., 4, :], d, d[..., 2, :], d.flatten(-2)
+        return g[1].unsqueeze(-2), f, k[:4].movedim(0, -2), k[2], k[4], d, d[..., 2, :], d.flatten(-2)
 
     def step_back(self, *views: Tensor) -> None:
         g_h, g_c, h_before, c_before, add_h, add_c, g_c_wide, f, k, k_r, k_memory, d, d_r, d_flat = views
@@ -145,7 +155,11 @@ class LSTM(Equations):
 
 
 class GRU(Equations):
-    """Blocks z, r, h; in gradients m, z, r, h with m for the product W_hh h, so that both users find theirs adjacent."""
+    """Blocks z, r, h.
+
+    Gradients have the blocks m, z, r, h, where m is the product W_hh h: the recurrent matrix takes the first three,
+    the input the last three.
+    """
 
     kept = (3, 1)
     gates = 4
@@ -171,7 +185,7 @@ class GRU(Equations):
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         (h,), (products, candidate) = state, kept
         z, r, m = products.chunk(3, -1)
-        k_m, k_z, k_r, k_h = k.unbind(-2)
+        k_m, k_z, k_r, k_h = k
         tanh_slope(torch.sub(self.one, z, out=k_h), candidate, out=k_h)
         sigmoid_slope(torch.sub(h, candidate, out=k_z), z, out=k_z)
         sigmoid_slope(torch.mul(k_h, m, out=k_r), r, out=k_r)
@@ -180,7 +194,7 @@ class GRU(Equations):
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
         z = kept[0].chunk(3, -1)[0]
         d_m_z_r = d[..., :3, :]
-        return g[0].unsqueeze(-2), z, k[..., :3, :], d_m_z_r, d_m_z_r.flatten(-2)
+        return g[0].unsqueeze(-2), z, k[:3].movedim(0, -2), d_m_z_r, d_m_z_r.flatten(-2)
 
     def step_back(self, *views: Tensor) -> None:
         g, before, add, g_wide, z, k, d_m_z_r, d_flat = views
@@ -224,26 +238,31 @@ class MGU(Equations):
 
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         (h,), (f, candidate) = state, kept
-        k_f, k_h, k_fh, _ = k.unbind(-2)
+        k_f, k_h, k_fh, _ = k
         sigmoid_slope(torch.sub(candidate, h, out=k_f), f, out=k_f)
         tanh_slope(f, candidate, out=k_h)
         sigmoid_slope(h, f, out=k_fh)
 
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
-        return g[0].unsqueeze(-2), kept[0], k[..., :2, :], k[..., 2, :], k[..., 3, :], d, *d.unbind(-2)
+        return g[0].unsqueeze(-2), kept[0], k[:2].movedim(0, -2), k[2], k[3], d, *d.unbind(-2)
 
     def step_back(self, *views: Tensor) -> None:
         g, before, add, g_wide, f, k, k_fh, g_fh, d, d_f, d_h = views
         torch.mul(g_wide, k, out=d)
-        self.multiply(d_h, self.transposed[1], out=g_fh)
+        self.multiply(d_h, self.W_h_transposed, out=g_fh)
         d_f.addcmul_(g_fh, k_fh)
         torch.lerp(g, g_fh, f, out=before).add_(add)
-        self.multiply_add(before, d_f, self.transposed[0], out=before)
+        self.multiply_add(before, d_f, self.W_f_transposed, out=before)
 
     @cached_property
-    def transposed(self) -> Tensors:
-        """The recurrent weights of f and h for gradients, each ``([N,] hidden, hidden)``."""
-        return tuple(W.mT.contiguous() for W in (self.W_f, self.W_h))
+    def W_f_transposed(self) -> Tensor:
+        """The recurrent weight of f for gradients, ``([N,] hidden, hidden)``."""
+        return self.W_f.mT.contiguous()
+
+    @cached_property
+    def W_h_transposed(self) -> Tensor:
+        """The recurrent weight of h for gradients, ``([N,] hidden, hidden)``."""
+        return self.W_h.mT.contiguous()
 
     def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
         (h,), (f, _) = state, kept
@@ -276,15 +295,15 @@ class NBRC(Equations):
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         (h,), (c_s, candidate) = state, kept
         c, s = c_s.chunk(2, -1)
-        k_c, k_a, k_h, k_before = k.unbind(-2)
+        k_c, k_a, k_h, k_before = k
         tanh_slope(torch.sub(self.one, c, out=k_h), candidate, out=k_h)
         sigmoid_slope(torch.sub(h, candidate, out=k_c), c, out=k_c)
-        sigmoid_slope(torch.mul(k_h, h, out=k_a), s, out=k_a).mul_(4)
+        sigmoid_slope(torch.addcmul(self.zero, k_h, h, value=4, out=k_a), s, out=k_a)
         torch.addcmul(c, k_h, s, value=2, out=k_before)
 
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
         d_c_a = d[..., :2, :]
-        return g[0].unsqueeze(-2), k[..., :2, :], k[..., 3, :], d_c_a, d_c_a.flatten(-2)
+        return g[0].unsqueeze(-2), k[:2].movedim(0, -2), k[3], d_c_a, d_c_a.flatten(-2)
 
     def step_back(self, *views: Tensor) -> None:
         g, before, add, g_wide, k, k_before, d_c_a, d_flat = views
@@ -307,6 +326,7 @@ class BRC(NBRC):
         # ([N,] 1, hidden) for each gate, and both as ([N,] 1, 2, hidden).
         self.w_c, self.w_a = weight.unsqueeze(-2).chunk(2, -1)
         self.w = torch.stack([self.w_c, self.w_a], -2)
+        self.of_weight = torch.zeros_like(weight)
 
     def views(self, x: Tensor, kept: Tensors) -> Tensors:
         x_c_a, x_h, c_s, c, s, candidate = super().views(x, kept)
@@ -322,18 +342,24 @@ class BRC(NBRC):
 
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         super().find_slopes(state, kept, k)
-        k_c, k_a, _, k_before = k.unbind(-2)
+        k_c, k_a, _, k_before = k
         k_before.addcmul_(k_c, self.w_c).addcmul_(k_a, self.w_a)
 
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
-        return (k[..., 3, :],)
+        return (k[3],)
 
     def step_back(self, *views: Tensor) -> None:
         g, before, add, k_before = views
         torch.addcmul(add, g, k_before, out=before)
 
+    def finish(self, state: Tensors, g: Tensors, k: Tensor, d: Tensor) -> None:
+        super().finish(state, g, k, d)
+        # A sum, not a product of matrices: taken here, while its terms are in cache, into slopes of no more use.
+        terms = torch.mul(d[..., :2, :].movedim(-2, 0), state[0], out=k[:2])
+        self.of_weight += torch.cat([*terms.sum((1, -2))], -1)
+
     def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        return (d[..., :2, :] * state[0].unsqueeze(-2)).sum((0, -3)).flatten(-2), None
+        return self.of_weight, None
 
 
 EQUATIONS: dict[Callable[..., Any], type[Equations]] = {
@@ -343,4 +369,4 @@ EQUATIONS: dict[Callable[..., Any], type[Equations]] = {
     cells.BRC.step: BRC,
     cells.NBRC.step: NBRC,
 }
-"""By the method that has the equations: a subclass with other initial weights is found, one with other equations is not."""
+"""By the method that is the equations: a subclass with other initial weights is here, one with other equations not."""

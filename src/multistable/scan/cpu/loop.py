@@ -1,16 +1,15 @@
 """The time loop and its gradient, once for all cells."""
 
 from collections.abc import Iterable
-from itertools import chain, cycle, repeat
+from itertools import chain, cycle, islice, repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from multistable.scan.cpu.equations import Equations, Tensors
 
-AT_ONCE = 65_536
+AT_ONCE = 131_072
 """Elements of a block for which backward finds slopes at once: enough to be worth two threads, and still in cache."""
 
 
@@ -73,39 +72,40 @@ def _each(tensor: Tensor, steps: int) -> Iterable[Tensor]:
 
 
 class _Scan(torch.autograd.Function):
+    """All states, with the gradients of the projected input, the initial state and the weights."""
+
     @staticmethod
     def forward(ctx: Any, equations: type[Equations], steps: int, fields: int, *inputs: Tensor) -> Tensors:
         projected, state, weights = inputs[0], inputs[1 : 1 + fields], inputs[1 + fields :]
         scan = Arguments(equations, steps, projected, state, weights)
         states, kept = _room(state, steps + 1), _room_to_keep(scan, steps)
         _advance(scan, states, kept)
-        ctx.equations, ctx.fields, ctx.constant = equations, fields, len(projected) != steps
+        ctx.equations, ctx.constant = equations, len(projected) != steps
+        ctx.sizes = [len(states), len(kept), len(weights)]
         ctx.save_for_backward(*states, *kept, *weights)
         ctx.set_materialize_grads(False)
         return tuple(field[1:] for field in states)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        # Not once_differentiable: where the upstream gradient is a constant it lets a wrong zero through.
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "the fused time loop has first derivatives only, got create_graph=True: use the reference loop"
+                "the fused loop on the CPU has no second derivatives (create_graph=True): use the reference"
             )
-        fields, buffers = ctx.fields, len(ctx.equations.kept)
-        states, kept, weights = (
-            ctx.saved_tensors[:fields],
-            ctx.saved_tensors[fields : fields + buffers],
-            ctx.saved_tensors[fields + buffers :],
-        )
-        rule = ctx.equations(*weights)
+        saved = iter(ctx.saved_tensors)
+        states, kept, weights = (tuple(islice(saved, size)) for size in ctx.sizes)
         before = tuple(field[:-1] for field in states)
-        d, initial = _go_back(rule, upstream, before, kept)
-        _, _, _, input_needs, *_ = ctx.needs_input_grad
-        of_input = of_weights = None
-        projected = d[..., rule.of_input, :].flatten(-2) if input_needs else None
-        if projected is not None and ctx.constant:
-            projected = projected.sum(0, keepdim=True)
-        of_weights = rule.weight_gradients(before, kept, d) if any(ctx.needs_input_grad[4 + fields :]) else (None, None)
-        return None, None, None, projected, *initial, *of_weights[: len(weights)]
+        rule = ctx.equations(*weights)
+        d, of_state = _go_back(rule, upstream, before, kept)
+        of_input, of_weights = None, (None, None)
+        _, _, _, input_needs_it, *others_need_it = ctx.needs_input_grad
+        if input_needs_it:
+            of_input = d[..., rule.of_input, :].flatten(-2)
+            of_input = of_input.sum(0, keepdim=True) if ctx.constant else of_input
+        if any(others_need_it[len(states) :]):
+            of_weights = rule.weight_gradients(before, kept, d)
+        return None, None, None, of_input, *of_state, *of_weights[: len(weights)]
 
 
 def _go_back(
@@ -116,11 +116,11 @@ def _go_back(
     ``states`` are those before each step.
     """
     steps, *leading, hidden = states[0].shape
-    nothing = states[0].new_zeros(leading + [hidden])
-    add = [[nothing, *(repeat(nothing, steps) if field is None else field.unbind(0))] for field in upstream]
+    nothing = states[0].new_zeros((*leading, hidden))
+    add = [(nothing, *(repeat(nothing, steps) if field is None else field.unbind(0))) for field in upstream]
     at_once = min(steps, max(1, AT_ONCE // max(1, nothing.numel())))
     d = nothing.new_empty(steps, *leading, rule.gates, hidden)
-    k = nothing.new_empty(at_once, *leading, rule.slopes, hidden)
+    k = nothing.new_empty(rule.slopes, at_once, *leading, hidden)
     gradients = tuple(nothing.new_empty(at_once + 1, *leading, hidden) for _ in states)
     now = [moments[steps] for moments in add]
     for stop in range(steps, 0, -at_once):
@@ -128,18 +128,16 @@ def _go_back(
         for field, last in zip(gradients, now, strict=True):
             field[stop - start].copy_(last)
         part = slice(start, stop)
-        d_part, k_part = d[part], k[: stop - start]
-        kept_part = tuple(buffer[part] for buffer in kept)
+        d_part, k_part = d[part], k[:, : stop - start]
+        state_part, kept_part = (tuple(buffer[part] for buffer in buffers) for buffers in (states, kept))
         g = tuple(field[1 : stop - start + 1] for field in gradients)
         before = tuple(field[: stop - start] for field in gradients)
-        rule.find_slopes(tuple(field[part] for field in states), kept_part, k_part)
+        rule.find_slopes(state_part, kept_part, k_part)
         views = [view.unbind(0) for view in (*g, *before)]
         views += [moments[part] for moments in add]
         views += [view.unbind(0) for view in rule.views_back(g, kept_part, k_part, d_part)]
         for step in zip(*map(reversed, views), strict=True):
             rule.step_back(*step)
-        if rule.recurrent < rule.gates:
-            rest = slice(rule.recurrent, rule.gates)
-            torch.mul(g[0].unsqueeze(-2), k_part[..., rest, :], out=d_part[..., rest, :])
+        rule.finish(state_part, g, k_part, d_part)
         now = [field[0] for field in gradients]
     return d, tuple(now)

@@ -1,0 +1,92 @@
+"""Which time loop advances a cell, and how precisely its products are computed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from multistable.cells.base import Cell
+from multistable.scan import cpu, fused, reference
+
+BACKENDS = ("auto", "reference", "fused")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What :func:`engine` sets.
+
+    Attributes:
+        backend: ``"fused"`` for one launch or loop over the whole sequence, ``"reference"`` for the plain loop,
+            ``"auto"`` for the first where it can be had.
+        precision: of the float32 products with recurrent matrices on a GPU: ``"ieee"``, ``"tf32x3"`` or ``"tf32"``.
+    """
+
+    backend: str = "auto"
+    precision: str = "ieee"
+
+    def __post_init__(self) -> None:
+        for name, accepted in (("backend", BACKENDS), ("precision", fused.PRECISIONS)):
+            if getattr(self, name) not in accepted:
+                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
+
+
+_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
+
+
+@contextmanager
+def engine(*, backend: str | None = None, precision: str | None = None) -> Iterator[Settings]:
+    """Choose the time loop and the precision of its products, for what is computed inside.
+
+    ``with ms.engine(backend="fused", precision="tf32"): ...``. What is not given stays as it is outside. The fused
+    loops have first derivatives only; ``backend="reference"`` has all.
+    """
+    given = {name: value for name, value in (("backend", backend), ("precision", precision)) if value is not None}
+    token = _settings.set(replace(_settings.get(), **given))
+    try:
+        yield _settings.get()
+    finally:
+        _settings.reset(token)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The time loop for a cell and its input.
+
+    Attributes:
+        name: ``"triton"``, ``"cpu"`` or ``"reference"``.
+        reason: why no fused loop was chosen; empty where one was.
+    """
+
+    name: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}" if self.reason else self.name
+
+
+def choose(cell: Cell[Any], projected: Tensor) -> Choice:
+    """The time loop that the present settings lead to; an explicit ``"fused"`` that cannot be had is an error."""
+    backend = _settings.get().backend
+    if backend == "reference":
+        return Choice("reference", "asked for")
+    name, module = ("cpu", cpu) if projected.device.type == "cpu" else ("triton", fused)
+    reason = module.supported(cell, projected)
+    if reason is None:
+        return Choice(name)
+    if backend == "fused":
+        raise RuntimeError(f"the fused time loop was asked for, but {reason}")
+    return Choice("reference", reason)
+
+
+def advance(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> Any:
+    """All states of ``cell`` over ``steps`` steps, by the chosen time loop; a constant input is ``(1, ...)``."""
+    name = choose(cell, projected).name
+    if name == "cpu":
+        return cpu.scan(cell, projected, state, steps)
+    projected = projected.expand(steps, *projected.shape[1:])
+    if name == "triton":
+        return fused.scan(cell, projected, state, precision=_settings.get().precision)
+    return reference.scan(cell, projected, state)

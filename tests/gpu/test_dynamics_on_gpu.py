@@ -1,0 +1,68 @@
+"""The measures and the warmup on a GPU. Run by make test-gpu."""
+
+import warnings
+
+import pytest
+import torch
+from networks import WithReadout
+from torch import nn
+
+import multistable as ms
+
+
+def generator(seed=0, device="cpu"):
+    return torch.Generator(device).manual_seed(seed)
+
+
+@pytest.fixture
+def tf32():
+    """TF32 switched on the way users do."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield
+    assert torch.backends.cuda.matmul.allow_tf32
+    assert torch.get_float32_matmul_precision() == "high"
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("tf32")
+@pytest.mark.parametrize("make", [lambda: nn.GRU(1, 256, 2), lambda: ms.RNN("mgu", 1, 256, 2)], ids=["gru", "mgu"])
+def test_tf32_does_not_reach_the_measure(make):
+    torch.manual_seed(0)
+    rnn, x = make().cuda(), torch.randn(50, 100, 1)
+    assert ms.measure(rnn, x, batches=3, generator=generator()).vaa == 1 / 32
+
+
+@pytest.mark.usefixtures("tf32")
+def test_modules_around_cudnn_are_measured_and_warmed_up_in_float32():
+    torch.manual_seed(0)
+    rnn, x = WithReadout(1, 64).cuda(), torch.randn(50, 100, 1)
+    assert ms.measure(rnn, x, batches=3, stabilisation=1000, generator=generator()).vaa == 1 / 32
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.WarmupWarning)
+        history = ms.warmup(rnn, x, steps=3, batch_size=50, generator=generator())
+    assert torch.isfinite(history.loss).all()
+    assert torch.backends.cudnn.enabled
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_the_gpu_reaches_what_the_cpu_reaches(cell):
+    """Same generator, whatever its device is: same states to rounding, in float64."""
+    rnn = ms.RNN(cell, 2, 32, 2, double=True, dtype=torch.float64, generator=generator())
+    x = torch.randn(90, 40, 2, dtype=torch.float64, generator=generator(1))
+    on_cpu = ms.reachable_states(rnn, x, generator=generator(2))
+    on_gpu = ms.reachable_states(rnn.cuda(), x, generator=generator(2))
+    torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-9, atol=1e-11)
+    states = ms.reachable_states(rnn, x.cuda(), generator=generator(2, "cuda"))
+    assert states.is_cuda
+
+
+def test_an_ensemble_is_warmed_up_to_multistability():
+    torch.manual_seed(0)
+    members = [ms.from_torch(nn.GRU(1, 128)) for _ in range(8)]
+    ensemble = ms.Ensemble(members).cuda()
+    x = torch.randn(50, 1000, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.WarmupWarning)
+        history = ms.warmup(ensemble, x, generator=[generator(seed) for seed in range(8)])
+    assert sum(outcome == "multistable" for outcome in history.outcome) >= 5
