@@ -87,7 +87,9 @@ def main() -> None:
         theirs = seconds(lambda: states_one_by_one(classic, batch, BATCH, generator))
     row(f"states of {BATCH} sequences", ours, theirs)
     ours = seconds(lambda: ms.warmup(warmed, sequences))
-    theirs = seconds(lambda: plain_warmup(plain, sequences, PLAIN_WARMUP_STEPS, 100, generator)) * 100 / PLAIN_WARMUP_STEPS
+    theirs = (
+        seconds(lambda: plain_warmup(plain, sequences, PLAIN_WARMUP_STEPS, 100, generator)) * 100 / PLAIN_WARMUP_STEPS
+    )
     row(f"warmup, 100 steps, n = {BATCH}, verified", ours, theirs)
     for name, rnn in (("before", classic), ("after", warmed)):
         ours = seconds(lambda rnn=rnn: ms.measure(rnn, sequences))  # type: ignore[misc]

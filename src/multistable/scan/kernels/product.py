@@ -1,7 +1,18 @@
 """Products with a recurrent matrix that stays on chip, and the meeting of programs that share one.
 
-A tile of weights is ``(K, J)``: all ``K`` inputs (padded to a power of two) of ``J`` outputs. It is loaded into
-registers once and used at every step.
+``MATRIX`` says how products are made, and with it the shape of every tile:
+
+``"rows"``
+    One row of states at a time, float32 multiply-adds. A tile of weights is ``(PARTS, J, K / PARTS)``: a thread
+    holds ``K / PARTS`` inputs of one or two of ``J`` units for each gate, and neighbouring lanes the other parts of
+    the same unit, so that a product is a sum inside each thread and a few shuffles, without a barrier. A tile of
+    states is ``(PARTS, J, ROWS / PARTS)``, in the same threads.
+a precision of ``tl.dot``
+    All rows at once on the matrix units. Weights are ``(K, J)``, states ``(ROWS, J)``.
+
+Weights are loaded into registers once and used at every step. Triton lays a tile over threads by the addresses it
+is loaded from, and would give a thread neighbouring units. Multiplying the indices by ``one``, an argument it
+knows nothing of, hides that units are neighbours, and leaves the layout above.
 """
 
 import triton
@@ -9,12 +20,31 @@ import triton.language as tl
 
 
 @triton.jit
-def load_weights(weight, k, j, H, G: tl.constexpr):
-    """The tiles ``(K, J)`` of ``G`` matrices ``(H, H)`` that lie one after the other in memory."""
+def indices(
+    split, one, ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, MATRIX: tl.constexpr
+):
+    """The row of each element of a tile of states, its unit, and the input of each element of a tile of weights."""
+    if MATRIX == "rows":
+        LINES: tl.constexpr = ROWS // PARTS if ROWS > PARTS else 1
+        part = tl.arange(0, PARTS)[:, None, None]
+        # With fewer rows than parts, lanes repeat them.
+        row = (tl.arange(0, LINES)[None, None, :] * PARTS + part) % ROWS
+        unit = (split * J + tl.arange(0, J)[None, :, None]) * one
+        k = part * (K // PARTS) + tl.arange(0, K // PARTS)[None, None, :]
+    else:
+        row = tl.arange(0, ROWS)[:, None]
+        unit = split * J + tl.arange(0, J)[None, :]
+        k = tl.arange(0, K)[:, None]
+    return row, unit, k
+
+
+@triton.jit
+def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr):
+    """The tiles of weights of ``G`` gates."""
     w = ()
     for g in tl.static_range(G):
-        tile = weight + g * H * H + k[:, None] * H + j[None, :]
-        w = w + (tl.load(tile, mask=(k < H)[:, None] & (j < H)[None, :], other=0.0),)
+        tile = weight + g * gate_stride + k * row_stride + unit
+        w = w + (tl.load(tile, mask=(k < H) & (unit < H), other=0.0),)
     return w
 
 
@@ -30,46 +60,137 @@ def meet(arrivals, expected, SPLITS: tl.constexpr):
 
 
 @triton.jit
-def times_one(tile, w, K: tl.constexpr, MATRIX: tl.constexpr):
-    """A tile of states held in registers, ``(rows, K)``, times one tile of weights."""
-    if MATRIX == "rows":
-        # A single row: each weight is used once, so multiply-adds where the weights are beat matrix units, and
-        # they are exact float32.
-        return tl.sum(w * tl.reshape(tile, (K,))[:, None], axis=0)[None, :]
-    return tl.dot(tile, w, input_precision=MATRIX)
+def spread(row, K: tl.constexpr, PARTS: tl.constexpr):
+    """A row of inputs ``(K,)`` as ``(PARTS, 1, K / PARTS)``, each where its weights are."""
+    return tl.reshape(row, (PARTS, K // PARTS))[:, None, :]
 
 
 @triton.jit
-def times_each(source, rows, H, k, w, G: tl.constexpr, ROWS: tl.constexpr, J: tl.constexpr, MATRIX: tl.constexpr):
-    """States in memory, ``rows`` of stride ``H`` from ``source``, times each of ``G`` tiles of weights.
+def pick(tile, i, K: tl.constexpr, PARTS: tl.constexpr):
+    """Row ``i`` of a tile of states that a program has whole, as ``(K,)``."""
+    LINES: tl.constexpr = tile.shape[2]
+    place = tl.arange(0, LINES)[None, None, :] * PARTS + tl.arange(0, PARTS)[:, None, None]
+    return tl.reshape(tl.sum(tl.sum(tl.where(place == i, tile, 0.0), axis=2), axis=0), (K,))
 
-    Read past the first-level cache (.cg): other multiprocessors wrote them a moment ago.
+
+@triton.jit
+def partial(v, w, K: tl.constexpr, PARTS: tl.constexpr):
+    """A row of inputs ``(K,)`` times a tile of weights, not yet summed over parts."""
+    return tl.sum(spread(v, K, PARTS) * w, axis=2, keep_dims=True)
+
+
+@triton.jit
+def complete(p):
+    return tl.sum(p, axis=0, keep_dims=True)
+
+
+@triton.jit
+def read(source, i, rows, row_stride, H, K: tl.constexpr):
+    """Row ``i`` of those in memory. Past the first-level cache (.cg): other multiprocessors wrote it a moment ago."""
+    k = tl.arange(0, K)
+    return tl.load(source + i * row_stride + k, mask=(k < H) & (i < rows), other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def read_all(source, rows, row_stride, H, ROWS: tl.constexpr, K: tl.constexpr):
+    """All rows, ``(ROWS, K)``, see :func:`read`."""
+    b = tl.arange(0, ROWS)[:, None]
+    k = tl.arange(0, K)[None, :]
+    return tl.load(source + b * row_stride + k, mask=(b < rows) & (k < H), other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def shift(queue, LENGTH: tl.constexpr):
+    """A queue without its first element."""
+    rest = ()
+    for a in tl.static_range(1, LENGTH):
+        rest = rest + (queue[a],)
+    return rest
+
+
+@triton.jit
+def to_each(
+    tile, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr,
+    K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    """States times the weights of ``G`` gates from ``first``: a product, a tile, for each gate.
+
+    The states are ``tile`` where the program has all units (``ALONE``), else ``rows`` rows at ``source``.
     """
-    index = tl.arange(0, ROWS)
     p = ()
     if MATRIX != "rows":
-        mask = (index < rows)[:, None] & (k < H)[None, :]
-        tile = tl.load(source + index[:, None] * H + k[None, :], mask=mask, other=0.0, cache_modifier=".cg")
-        for g in tl.static_range(G):
-            p = p + (tl.dot(tile, w[g], input_precision=MATRIX),)
-        return p
-    row = tl.load(source + k, mask=k < H, other=0.0, cache_modifier=".cg")
-    if ROWS == 1:
-        for g in tl.static_range(G):
-            p = p + (tl.sum(w[g] * row[:, None], axis=0)[None, :],)
-        return p
-    for g in tl.static_range(G):
-        p = p + (tl.zeros((ROWS, J), tl.float32),)
-    i = 0
-    while i < rows:
-        # The next row is asked for before this one is used, so that the products hide the wait.
-        following = tl.load(
-            source + (i + 1) * H + k, mask=(k < H) & (i + 1 < rows), other=0.0, cache_modifier=".cg"
-        )
-        q = ()
-        for g in tl.static_range(G):
-            q = q + (tl.where((index == i)[:, None], tl.sum(w[g] * row[:, None], axis=0)[None, :], p[g]),)
-        p = q
-        row = following
-        i += 1
+        v = tile if ALONE else read_all(source, rows, row_stride, H, ROWS, K)
+        for g in tl.static_range(first, first + G):
+            p = p + (tl.dot(v, w[g], input_precision=MATRIX),)
+    elif ROWS == 1:
+        v = pick(tile, 0, K, PARTS) if ALONE else read(source, 0, rows, row_stride, H, K)
+        for g in tl.static_range(first, first + G):
+            p = p + (complete(partial(v, w[g], K, PARTS)),)
+    else:
+        for _ in tl.static_range(G):
+            p = p + (tl.zeros_like(tile),)
+        # Rows are asked for AHEAD before their use, so that products hide the wait.
+        ready = ()
+        if not ALONE:
+            for a in tl.static_range(AHEAD):
+                ready = ready + (read(source, a, rows, row_stride, H, K),)
+        i = 0
+        while i < rows:
+            v = pick(tile, i, K, PARTS) if ALONE else ready[0]
+            if not ALONE:
+                ready = shift(ready, AHEAD) + (read(source, i + AHEAD, rows, row_stride, H, K),)
+            kept = ()
+            for g in tl.static_range(G):
+                kept = kept + (tl.where(row == i, complete(partial(v, w[first + g], K, PARTS)), p[g]),)
+            p = kept
+            i += 1
     return p
+
+
+@triton.jit
+def read_slots(
+    source, i, rows, row_stride, H, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr, K: tl.constexpr
+):
+    """:func:`read` for each of ``G`` slots, ``H`` apart, from ``first``; the last of them is slot ``LAST``."""
+    v = ()
+    for g in tl.static_range(G):
+        v = v + (read(source + (LAST if g == G - 1 else first + g) * H, i, rows, row_stride, H, K),)
+    return v
+
+
+@triton.jit
+def from_all(
+    tiles, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr,
+    ROWS: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
+    MATRIX: tl.constexpr,
+):  # fmt: skip
+    """``G`` tiles of states, each times the weights of its gate, from ``first``: the sum of the products.
+
+    The states are ``tiles``, or ``rows`` rows at ``source``, as in :func:`to_each` and :func:`read_slots`.
+    """
+    if MATRIX != "rows":
+        total = tl.zeros_like(tiles[0])
+        for g in tl.static_range(G):
+            slot = source + (LAST if g == G - 1 else first + g) * H
+            v = tiles[g] if ALONE else read_all(slot, rows, row_stride, H, ROWS, K)
+            total = tl.dot(v, w[first + g], acc=total, input_precision=MATRIX)
+    else:
+        total = tl.zeros_like(tiles[0])
+        ready = ()
+        if not ALONE:
+            for a in tl.static_range(AHEAD):
+                ready = ready + (read_slots(source, a, rows, row_stride, H, first, G, LAST, K),)
+        i = 0
+        while i < rows:
+            # One factor after the other, so that only one takes up registers beside the weights.
+            v = pick(tiles[0], i, K, PARTS) if ALONE else ready[0][0]
+            q = partial(v, w[first], K, PARTS)
+            for g in tl.static_range(1, G):
+                v = pick(tiles[g], i, K, PARTS) if ALONE else ready[0][g]
+                q += partial(v, w[first + g], K, PARTS)
+            if not ALONE:
+                coming = read_slots(source, i + AHEAD, rows, row_stride, H, first, G, LAST, K)
+                ready = shift(ready, AHEAD) + (coming,)
+            total = tl.where(row == i, complete(q), total)
+            i += 1
+    return total

@@ -1,0 +1,123 @@
+"""The backward kernel: the sequential part of the gradient alone, in one launch."""
+
+import triton
+import triton.language as tl
+
+from multistable.scan.kernels.equations import (
+    brc_backward,
+    gru_backward,
+    lstm_backward,
+    mgu_backward_candidate,
+    mgu_backward_gate,
+)
+from multistable.scan.kernels.forward import load_gates, store_slots
+from multistable.scan.kernels.product import from_all, indices, load_weights, meet
+
+
+@triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
+def retreat(
+    grad_hidden, grad_memory, weight, hidden, memory, slots, grad_h, grad_c, arrivals,
+    one, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
+    KIND: tl.constexpr, G: tl.constexpr, SLOTS: tl.constexpr,
+    ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, SPLITS: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    """From the gradients of all states, those of all pre-activations, written over ``slots``, and of the first state.
+
+    ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight`` is ``(N, G, H, H)``, each
+    gate's matrix transposed; ``grad_h`` and ``grad_c``, the results, are ``(N, B, H)``. The rest, and the division
+    of the work, is as in ``advance``.
+    """
+    ALONE: tl.constexpr = SPLITS == 1
+    # The gates whose product ends the step (of an MGU, f alone), and the slot of the last of them.
+    LATE: tl.constexpr = 1 if KIND == "mgu" else G
+    LAST: tl.constexpr = 3 if KIND == "gru" else LATE - 1
+    split = tl.program_id(0) % SPLITS
+    group = tl.program_id(0) // SPLITS
+    groups = tl.num_programs(0) // SPLITS
+    arrivals += group
+    row, unit, k = indices(split, one, ROWS, K, J, PARTS, MATRIX)
+    tiles = tl.cdiv(B, span)
+    expected = tl.full((), 0, tl.int64)
+    item = group
+    while item < N * tiles:
+        n = (item // tiles).to(tl.int64)
+        b_first = (item % tiles) * span
+        b = b_first.to(tl.int64) + row
+        rows = min(span, B - b_first)
+        mask = (row < rows) & (unit < H)
+        first_row = b_first.to(tl.int64) * (SLOTS * H)
+        own = b * H + unit
+        own_slots = b * (SLOTS * H) + unit
+        plane = B.to(tl.int64) * H
+        hidden_n = hidden + n * (T + 1) * plane + own
+        memory_n = memory + n * (T + 1) * plane + own
+        slots_n = slots + n * T * plane * SLOTS
+        gh_n_own = grad_hidden + n * gh_n + b * gh_b + unit.to(tl.int64) * gh_j
+        gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
+
+        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G)
+        t = T.to(tl.int64) - 1
+        s = load_gates(slots_n + t * plane * SLOTS + own_slots, H, mask, SLOTS)
+        up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)
+        zero = tl.zeros_like(up)
+        dh = zero
+        dc = zero
+        if KIND == "lstm":
+            h = zero
+            c = tl.load(memory_n + T * plane, mask=mask, other=0.0)
+            c_before = tl.load(memory_n + t * plane, mask=mask, other=0.0)
+            up_c = tl.load(gc_n_own + t * gc_t, mask=mask, other=0.0)
+        else:
+            h = tl.load(hidden_n + t * plane, mask=mask, other=0.0)
+            c = zero
+            c_before = zero
+            up_c = zero
+        while t >= 0:
+            dh += up
+            slots_t = slots_n + t * plane * SLOTS
+            rows_t = slots_t + first_row
+            if KIND == "mgu":
+                dn = mgu_backward_candidate(s, dh)
+                tl.store(slots_t + H + own_slots, dn, mask=mask)
+                if not ALONE:
+                    expected += SPLITS
+                    meet(arrivals, expected, SPLITS)
+                dfh = from_all((dn,), rows_t, rows, SLOTS * H, H, row, w, 1, 1, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                df, direct = mgu_backward_gate(s, h, dh, dfh)
+                tl.store(slots_t + own_slots, df, mask=mask)
+                v = (df,)
+            else:
+                if KIND == "lstm":
+                    d, dc = lstm_backward(s, c, c_before, dh, dc + up_c)
+                    direct = zero
+                    v = d
+                elif KIND == "gru":
+                    d, direct = gru_backward(s, h, dh)
+                    v = (d[0], d[1], d[3])
+                else:
+                    d, direct = brc_backward(s, h, dh)
+                    v = (d[0], d[1])
+                store_slots(slots_t + own_slots, H, d, mask, SLOTS)
+
+            # What the step before needs is asked for now, so that this step's products hide the wait.
+            more = mask & (t > 0)
+            s = load_gates(slots_t - plane * SLOTS + own_slots, H, more, SLOTS)
+            up = tl.load(gh_n_own + (t - 1) * gh_t, mask=more, other=0.0)
+            if KIND == "lstm":
+                c = c_before
+                c_before = tl.load(memory_n + (t - 1) * plane, mask=more, other=0.0)
+                up_c = tl.load(gc_n_own + (t - 1) * gc_t, mask=more, other=0.0)
+            else:
+                h = tl.load(hidden_n + (t - 1) * plane, mask=more, other=0.0)
+
+            if not ALONE:
+                expected += SPLITS
+                meet(arrivals, expected, SPLITS)
+            dh = direct + from_all(
+                v, rows_t, rows, SLOTS * H, H, row, w, 0, LATE, LAST, ROWS, K, PARTS, AHEAD, ALONE, MATRIX
+            )
+            t -= 1
+        tl.store(grad_h + n * plane + own, dh, mask=mask)
+        if KIND == "lstm":
+            tl.store(grad_c + n * plane + own, dc, mask=mask)
+        item += groups

@@ -1,0 +1,114 @@
+"""How a recurrence is laid over a GPU: how many rows and units a program has, and how many share a recurrence."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+
+WEIGHTS_PER_PROGRAM = 49_152
+"""Weights a program holds: 192 registers in each of 256 threads, of the 255 a thread may have."""
+
+INPUTS_PER_THREAD = 32
+"""Of a row of states, those a thread holds beside its weights during a product."""
+
+WARPS = 8
+
+ROWS_AHEAD = 4
+"""Rows asked for before their use: together their products last longer than a read from the second-level cache."""
+
+MOST_ROWS = 16
+"""Rows of a tile at most: with more, states and gates push weights out of registers."""
+
+DOT_ROWS = 16
+"""Rows of a tile on the matrix units, their least."""
+
+ROWS_FOR_DOT = 8
+"""Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The division of one launch.
+
+    ``span`` rows of a recurrence make a tile, which has place for ``rows``; ``splits`` programs, each with ``units`` of the hidden units, advance one
+    tile together, and ``groups`` such groups share all tiles. ``matrix`` is the manner of the products, see
+    ``product.py``.
+    """
+
+    rows: int
+    span: int
+    inputs: int
+    units: int
+    splits: int
+    groups: int
+    parts: int
+    warps: int
+    matrix: str
+
+    @property
+    def grid(self) -> tuple[int]:
+        return (self.groups * self.splits,)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The compile-time arguments of the kernels that follow from the plan."""
+        return {
+            "ROWS": self.rows,
+            "K": self.inputs,
+            "J": self.units,
+            "PARTS": self.parts,
+            "AHEAD": min(self.rows, ROWS_AHEAD),
+            "SPLITS": self.splits,
+            "MATRIX": self.matrix,
+            "num_warps": self.warps,
+            # Programs that wait for each other must all be running.
+            **({"launch_cooperative_grid": True} if self.splits > 1 else {}),
+        }
+
+
+def plan(*, hidden: int, gates: int, networks: int, rows: int, processors: int, precision: str) -> Plan:
+    """The division for ``networks`` recurrences of ``rows`` rows on a GPU of so many multiprocessors.
+
+    A precision allows, and does not demand: where matrix units gain nothing, products are plain float32. They gain
+    on many rows in TF32; three TF32 products in place of one never do, for the split weights leave the registers.
+
+    Nothing in it depends on the length of the sequence, and the kernels it compiles to are few: the number of rows
+    only decides the size of tiles, a power of two.
+    """
+    inputs = max(16, triton.next_power_of_2(hidden))
+    # A program is given as few units as registers demand, and no fewer: splitting costs a meeting at every step.
+    alone = gates * inputs * inputs <= WEIGHTS_PER_PROGRAM
+    warps_at_most = WARPS if alone or inputs >= 256 else WARPS // 2
+    weights_at_most = WEIGHTS_PER_PROGRAM * warps_at_most // WARPS
+    units = inputs
+    while gates * inputs * units > weights_at_most and units > 8 and -(-hidden // (units // 2)) <= processors:
+        units //= 2
+    splits = -(-hidden // units)
+    warps = triton.next_power_of_2(gates * inputs * units // 2048 + 1) // 2
+    warps = max(1, min(warps, warps_at_most, inputs // 16))
+    parts = max(1, inputs // INPUTS_PER_THREAD)
+
+    groups_at_once = max(1, processors * (WARPS // warps_at_most) // splits)
+    dot = precision == "tf32" and units >= 16 and networks * rows > ROWS_FOR_DOT * groups_at_once
+    if splits > 1:
+        # As many tiles as there are groups, so that each advances as few rows as possible.
+        span = min(MOST_ROWS, -(-rows // max(1, groups_at_once // networks)))
+        groups = min(groups_at_once, networks * -(-rows // span))
+    elif networks * rows <= processors:
+        span = 1
+    else:
+        span = min(rows, DOT_ROWS if dot else 4 if inputs >= 128 else 8)
+    span = -(-rows // -(-rows // span))
+    if splits == 1:
+        groups = networks * -(-rows // span)
+    return Plan(
+        rows=max(triton.next_power_of_2(span), DOT_ROWS if dot else 1),
+        span=span,
+        inputs=inputs,
+        units=units,
+        splits=splits,
+        groups=groups,
+        parts=parts,
+        warps=warps,
+        matrix="tf32" if dot else "rows",
+    )

@@ -1,0 +1,304 @@
+"""The fused time loop against the reference in float64: on a GPU where there is one, else in Triton's interpreter."""
+# ruff: noqa: E402
+
+import os
+
+import pytest
+import torch
+
+HAS_GPU = torch.cuda.is_available()
+if not HAS_GPU:
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it once, when it is first imported.
+
+pytest.importorskip("triton")
+
+from multistable.cells import CELLS, GRU
+from multistable.cells.elman import Elman
+from multistable.scan import fused, reference
+from multistable.scan.kernels.plan import plan
+
+DEVICE = "cuda" if HAS_GPU else "cpu"
+NAMES = ["lstm", "gru", "mgu", "brc", "nbrc"]
+TOLERANCE = {"ieee": 1e-5, "tf32x3": 1e-5, "tf32": 2e-2}
+
+
+@pytest.fixture(autouse=True)
+def _few_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _poisoned_memory(monkeypatch):
+    """Memory that the kernels are to write holds NaN before."""
+    new_empty = torch.Tensor.new_empty
+
+    def poisoned(*arguments, **options):
+        tensor = new_empty(*arguments, **options)
+        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
+
+
+def make(name, hidden, lead=(), *, seed=0, **options):
+    """A cell with the given leading dimensions whose weights are large enough for every gate to matter."""
+    generator = torch.Generator().manual_seed(seed)
+    cell = CELLS[name](3, hidden, **options)
+    weights = {
+        key: torch.randn(*lead, *value.shape, generator=generator, dtype=torch.float64).to(DEVICE)
+        * (1.0 if value.dim() == 1 else hidden**-0.5)
+        for key, value in cell.named_parameters()
+    }
+    return cell, weights
+
+
+def run(scan, cell, weights, projected, state, upstream, **options):
+    """States and the gradients of everything, under the given upstream gradients."""
+    weights = {key: value.detach().clone().requires_grad_() for key, value in weights.items()}
+    projected = projected.detach().clone().requires_grad_()
+    state = cell.State(*(x.detach().clone().requires_grad_() for x in state))
+    states = scan(cell.bind(weights), projected, state, **options)
+    recurrent = {key: value for key, value in weights.items() if key.startswith("recurrent")}
+    inputs = [projected, *state, *recurrent.values()]
+    grads = torch.autograd.grad(states, inputs, upstream)
+    names = ["projected", *(f"initial {field}" for field in cell.State._fields), *recurrent]
+    return states, dict(zip(names, grads, strict=True))
+
+
+def problem(name, time, batch, hidden, lead=(), *, seed=0, **options):
+    cell, weights = make(name, hidden, lead, seed=seed, **options)
+    generator = torch.Generator().manual_seed(seed + 1)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(DEVICE)
+
+    gates = cell.bias.shape[-1] // hidden
+    projected = draw(time, *lead, batch, gates * hidden)
+    state = cell.State(*(draw(*lead, batch, hidden) for _ in cell.State._fields))
+    upstream = [draw(time, *lead, batch, hidden) for _ in cell.State._fields]
+    return cell, weights, projected, state, upstream
+
+
+def single(value):
+    """The same in float32, on the device under test."""
+    if isinstance(value, dict):
+        return {key: single(x) for key, x in value.items()}
+    if isinstance(value, torch.Tensor):
+        return value.float()
+    return type(value)(*map(single, value)) if hasattr(value, "_fields") else [single(x) for x in value]
+
+
+def relative_error(value, expected):
+    return ((value.double() - expected).norm() / expected.norm().clamp_min(1e-30)).item()
+
+
+def check(name, time, batch, hidden, lead=(), *, precision="ieee", **options):
+    """States and gradients of a random problem agree with the reference."""
+    cell, *double = problem(name, time, batch, hidden, lead, **options)
+    expected, expected_grads = run(reference.scan, cell, *double)
+    states, grads = run(fused.scan, cell, *map(single, double), precision=precision)
+    assert type(states) is type(expected)
+    errors = {field: relative_error(*pair) for field, *pair in zip(states._fields, states, expected, strict=True)}
+    errors |= {key: relative_error(grads[key], expected_grads[key]) for key in expected_grads}
+    for key, value in zip(states._fields, states, strict=True):
+        assert value.shape == expected[0].shape, key
+    bad = {key: error for key, error in errors.items() if not error < TOLERANCE[precision]}
+    assert not bad
+
+
+if HAS_GPU:
+    SIZES = [(t, b, h) for t in (1, 2, 63) for b in (1, 33) for h in (1, 16, 48, 128, 256, 512)]
+else:
+    SIZES = [(1, 1, 1), (63, 1, 16), (2, 1, 128), (2, 33, 1), (2, 3, 48)]
+
+
+@pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "three"])
+@pytest.mark.parametrize(("time", "batch", "hidden"), SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidden, lead):
+    if not HAS_GPU and lead and time * batch > 40:
+        pytest.skip("too slow in the interpreter")
+    check(name, time, batch, hidden, lead)
+
+
+@pytest.mark.parametrize("lead", [(), (2, 3)], ids=["one", "two by three"])
+def test_a_recurrent_bias_has_its_place_and_its_gradient(lead):
+    check("gru", 3, 2, 48, lead, recurrent_bias=True)
+
+
+def test_a_chrono_lstm_is_an_lstm():
+    check("chrono", 3, 2, 16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_in_tf32(name):
+    check(name, 2, 9, 16, (2,), precision="tf32")
+    check(name, 2, 2, 16, precision="tf32x3")
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="large tiles on the matrix units need a GPU")
+@pytest.mark.parametrize("hidden", [16, 128, 256])
+@pytest.mark.parametrize("name", NAMES)
+def test_many_networks_in_tf32(name, hidden):
+    check(name, 5, 33, hidden, (64,), precision="tf32")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_input_constant_in_time_is_not_copied(name):
+    cell, weights, projected, state, upstream = problem(name, 5, 2, 16, (2,))
+
+    def constant(scan):
+        def run_constant(bound, once, state, **options):
+            return scan(bound, once.expand(5, *once.shape[1:]), state, **options)
+
+        return run_constant
+
+    expected, expected_grads = run(constant(reference.scan), cell, weights, projected[:1], state, upstream)
+    arguments = map(single, (weights, projected[:1], state, upstream))
+    states, grads = run(constant(fused.scan), cell, *arguments)
+    assert relative_error(states[0], expected[0]) < TOLERANCE["ieee"]
+    assert relative_error(grads["projected"], expected_grads["projected"]) < TOLERANCE["ieee"]
+
+
+def test_strides_are_taken_as_they_come():
+    cell, weights, projected, state, upstream = map_single(problem("gru", 4, 3, 16, (2,)))
+    expected, expected_grads = run(fused.scan, cell, weights, projected, state, upstream)
+    turned = projected.transpose(0, 2).contiguous().transpose(0, 2)
+    doubled = torch.stack([upstream[0], upstream[0]], dim=-1)[..., 0]
+    turned_state = cell.State(state.h.transpose(0, 1).contiguous().transpose(0, 1))
+    leaf = turned.detach().requires_grad_()
+    states = fused.scan(cell.bind(weights), leaf, turned_state)
+    (grad,) = torch.autograd.grad(states, leaf, [doubled])
+    assert torch.equal(states.h, expected.h)
+    assert torch.equal(grad, expected_grads["projected"])
+
+
+def map_single(parts):
+    cell, *rest = parts
+    return cell, *map(single, rest)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settle_ends_where_a_scan_ends(name):
+    cell, weights, projected, state, _ = map_single(problem(name, 1, 3, 48, (2,)))
+    for steps in (1, 6):
+        expected = fused.scan(cell.bind(weights), projected.expand(steps, *projected.shape[1:]), state)
+        last = fused.settle(cell.bind(weights), projected[0], state, steps)
+        for x, y in zip(last, expected, strict=True):
+            assert torch.equal(x, y[-1])
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradients_again():
+    cell, weights, projected, state, upstream = map_single(problem("lstm", 3, 2, 16))
+    projected.requires_grad_()
+    states = fused.scan(cell.bind(weights), projected, state)
+    (first,) = torch.autograd.grad(states, projected, upstream, retain_graph=True)
+    (second,) = torch.autograd.grad(states, projected, upstream)
+    assert torch.equal(first, second)
+
+
+def test_a_gradient_of_one_field_alone():
+    cell, weights, projected, state, upstream = problem("lstm", 3, 2, 16)
+    leaf = projected.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(reference.scan(cell.bind(weights), leaf, state).c, leaf, upstream[1])
+    weights, projected, state, upstream = map(single, (weights, projected, state, upstream))
+    projected.requires_grad_()
+    (grad,) = torch.autograd.grad(fused.scan(cell.bind(weights), projected, state).c, projected, upstream[1])
+    assert relative_error(grad, expected) < TOLERANCE["ieee"]
+
+
+def test_second_derivatives_raise():
+    cell, weights, projected, state, upstream = map_single(problem("gru", 2, 2, 16))
+    projected.requires_grad_()
+    states = fused.scan(cell.bind(weights), projected, state)
+    with pytest.raises(RuntimeError, match="second derivatives"):
+        torch.autograd.grad(states, projected, upstream, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda cell, x: (cell, x.half()), "float32"),
+        (lambda cell, x: (cell, x.double()), "float32"),
+        (lambda cell, x: (Elman(3, 16), x[..., :16]), "no kernel for Elman"),
+        (lambda cell, x: (GRU(3, 2000), x), "1024"),
+        (lambda cell, x: (cell, x[:0]), "empty"),
+    ],
+)
+def test_what_the_kernels_cannot_do_is_said(change, reason):
+    cell, _, projected, state, _ = map_single(problem("gru", 2, 2, 16))
+    cell, projected = change(cell.to(DEVICE), projected)
+    assert reason in fused.supported(cell.to(DEVICE), projected)
+    with pytest.raises(ValueError, match=reason):
+        fused.scan(cell, projected, state)
+
+
+def test_autocast_is_turned_away():
+    cell = GRU(3, 16).to(DEVICE)
+    u = torch.randn(2, 2, 3, device=DEVICE)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        projected = cell.project(u)
+        assert "float32" in fused.supported(cell, projected.bfloat16())
+
+
+def test_an_unknown_precision_is_an_error():
+    cell, _, projected, state, _ = map_single(problem("gru", 2, 2, 16))
+    with pytest.raises(ValueError, match="precision must be one of ieee, tf32x3, tf32"):
+        fused.scan(cell.to(DEVICE), projected, state, precision="fp8")
+
+
+@pytest.mark.parametrize("hidden", [1, 16, 48, 128, 256, 300, 512, 1024])
+@pytest.mark.parametrize("gates", [2, 3, 4])
+def test_a_plan_covers_all_units_rows_and_networks(gates, hidden):
+    for networks in (1, 3, 64, 500):
+        for rows in (1, 33, 200):
+            for processors in (1, 20, 132):
+                for precision in ("ieee", "tf32"):
+                    p = plan(
+                        hidden=hidden, gates=gates, networks=networks, rows=rows, processors=processors,
+                        precision=precision,
+                    )  # fmt: skip
+                    assert p.units * p.splits >= hidden
+                    assert (p.splits - 1) * p.units < hidden
+                    assert p.span <= p.rows
+                    assert p.parts * 32 >= p.inputs
+                    if p.splits == 1:
+                        assert p.groups == networks * -(-rows // p.span)
+                    else:
+                        assert p.groups * p.splits <= processors * 2
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU with 40 GB")
+@pytest.mark.parametrize("name", ["gru", "brc"])
+def test_offsets_beyond_32_bits(name):
+    """A long sequence at once, and in two parts that are each within 31 bits, give the same."""
+    time, batch, hidden = 2200, 512, 512
+    cell, weights, projected, state, _ = map_single(problem(name, 1, batch, hidden))
+    bound = cell.bind(weights)
+
+    def run_parts(*lengths):
+        once, h = projected.clone().requires_grad_(), state
+        total = 0.0
+        for length in lengths:
+            states = fused.scan(bound, once.expand(length, *once.shape[1:]), h)
+            h = cell.State(states.h[-1])
+            total = total + states.h.sum() / (batch * hidden)
+        (grad,) = torch.autograd.grad(total, once)
+        return h.h.detach(), grad
+
+    last, grad = run_parts(time)
+    expected_last, expected_grad = run_parts(time // 2, time // 2)
+    assert torch.equal(last, expected_last)
+    assert torch.isfinite(grad).all()
+    assert relative_error(grad, expected_grad.double()) < 1e-3
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_gpu_that_is_not_the_current_one():
+    cell, weights, projected, state, _ = map_single(problem("gru", 3, 2, 16))
+    here = fused.scan(cell.bind(weights), projected, state).h
+    there = {key: value.to("cuda:1") for key, value in weights.items()}
+    states = fused.scan(cell.bind(there), projected.to("cuda:1"), cell.State(state.h.to("cuda:1")))
+    assert torch.equal(states.h.to(DEVICE), here)
