@@ -7,6 +7,7 @@ from multistable.dynamics import (
     WarmupHistory,
     WarmupStep,
     WarmupWarning,
+    backends,
     measure,
     reachable_states,
     vaa,
@@ -14,6 +15,7 @@ from multistable.dynamics import (
     warmup,
 )
 from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
+from multistable.scan import engine
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,8 @@ __all__ = [
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "backends",
+    "engine",
     "from_torch",
     "measure",
     "reachable_states",

@@ -4,10 +4,10 @@ import warnings
 
 import pytest
 import torch
-from networks import WithReadout
 from torch import nn
 
 import multistable as ms
+from networks import WithReadout
 
 
 def generator(seed=0, device="cpu"):

@@ -3,6 +3,7 @@
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import Measure, measure
 from multistable.dynamics.states import reachable_states
+from multistable.dynamics.system import backends
 from multistable.dynamics.vaa import vaa, vaa_star
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupWarning, warmup
 
@@ -12,6 +13,7 @@ __all__ = [
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "backends",
     "measure",
     "reachable_states",
     "vaa",

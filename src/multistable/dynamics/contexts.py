@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from multistable.scan import engine
+
 
 @contextmanager
 def evaluating(rnn: nn.Module) -> Iterator[None]:
@@ -37,6 +39,13 @@ def ieee_float32() -> Iterator[None]:
     Under TF32 or bfloat16 products the states of a monostable network never settle to within eps of each other, and
     its VAA comes out near 1 instead of 1/n.
     """
+    with engine(precision="ieee"), _ieee_products():
+        yield
+
+
+@contextmanager
+def _ieee_products() -> Iterator[None]:
+    """The same for PyTorch's own products."""
     backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
     before = [(backend, backend.fp32_precision) for backend in backends]
     try:

@@ -18,6 +18,7 @@ from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import Layer, LayerState, Single
 from multistable.networks.rnn import RNN
+from multistable.scan import choose
 
 # States of this many time steps are kept at once where not all are needed. 60 has many divisors: a state on a
 # short cycle is back where it was after a window.
@@ -84,6 +85,21 @@ class System:
         return cast(States, found)
 
 
+def backends(rnn: nn.Module) -> list[str]:
+    """Which time loop advances each recurrence of a network, and why where it is the plain one.
+
+    One line for each cell of each layer, ``"triton"``, ``"cpu"`` or ``"reference: ..."``, as the present
+    :func:`engine` settings have it; or ``"module"`` for a module that is called as it is, step by step.
+    """
+    layers = _known_layers(rnn)
+    if layers is None:
+        return ["module"]
+    like = next(rnn.parameters())
+    leading = () if members_of(rnn) is None else (members_of(rnn),)
+    cells = [cell for layer in layers for cell in layer.cells]
+    return [str(choose(c, c.project(like.new_zeros(1, *leading, 1, c.input_size)))) for c in cells]
+
+
 def members_of(rnn: nn.Module) -> int | None:
     """R for an ensemble of R networks, ``None`` for a single one."""
     return len(rnn) if isinstance(rnn, Ensemble) else None
@@ -107,14 +123,16 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         check_batch_size(batch_size, len(data))
     like = next(rnn.parameters(), torch.empty(0))
     with evaluating(rnn):
-        system = System(_layers(rnn, data.features, batch_first), members, like.device, like.dtype)
+        layers = _known_layers(rnn) or [ModuleLayer(rnn, data.features, batch_first)]
+        system = System(layers, members, like.device, like.dtype)
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
         yield system, data
 
 
-def _layers(rnn: nn.Module, features: int, batch_first: bool) -> list[Layer]:
+def _known_layers(rnn: nn.Module) -> list[Layer] | None:
+    """The layers of a network whose equations are known; ``None`` for any other module."""
     if isinstance(rnn, Ensemble):
         rnn = rnn.network
     if isinstance(rnn, RNN):
@@ -122,9 +140,7 @@ def _layers(rnn: nn.Module, features: int, batch_first: bool) -> list[Layer]:
     if isinstance(rnn, Cell):
         return [Single(rnn)]
     recurrences = torch_recurrences(rnn)
-    if recurrences is not None:
-        return [TorchLayer(recurrence) for recurrence in recurrences]
-    return [ModuleLayer(rnn, features, batch_first)]
+    return None if recurrences is None else [TorchLayer(recurrence) for recurrence in recurrences]
 
 
 def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> States:

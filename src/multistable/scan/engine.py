@@ -33,7 +33,7 @@ class Settings:
                 raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
 
 
-_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())
+_settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 (it is frozen)
 
 
 @contextmanager

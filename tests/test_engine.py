@@ -1,0 +1,97 @@
+"""Which time loop is chosen, by whom, and that no choice is overruled in silence."""
+
+import pytest
+import torch
+from torch import nn
+
+import multistable as ms
+from multistable.scan import reference
+from networks import KINDS, Leak, make
+
+
+def test_the_fused_loop_is_chosen_by_itself_and_says_so():
+    assert ms.backends(ms.RNN("gru", 1, 4, 2)) == ["cpu", "cpu"]
+    assert ms.backends(nn.LSTM(1, 4)) == ["cpu"]
+    assert ms.backends(ms.Ensemble([ms.RNN("mgu", 1, 4, double=True)] * 3)) == ["cpu", "cpu"]
+
+
+def test_the_reason_for_the_plain_loop_can_be_asked():
+    assert ms.backends(Leak(1, 4)) == ["reference: Leak has equations that the fused loop on the CPU does not know"]
+    with ms.engine(backend="reference"):
+        assert ms.backends(ms.RNN("gru", 1, 4)) == ["reference: asked for"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_network_can_be_asked(kind):
+    assert all(line.startswith(("cpu", "reference", "module")) for line in ms.backends(make(kind)))
+
+
+def test_an_explicit_choice_that_cannot_be_had_is_an_error():
+    x = torch.randn(5, 3, 1)
+    with ms.engine(backend="fused"):
+        ms.RNN("nbrc", 1, 4)(x)
+        with pytest.raises(RuntimeError, match="fused time loop was asked for, but Leak has equations"):
+            ms.RNN(Leak, 1, 4)(x)
+        with pytest.raises(RuntimeError, match="needs float32 or float64"):
+            ms.RNN("gru", 1, 4).bfloat16()(x.bfloat16())
+
+
+def test_the_reference_is_the_reference_when_asked_for(monkeypatch):
+    calls = []
+    plain = reference.scan
+    monkeypatch.setattr(reference, "scan", lambda *arguments: calls.append(1) or plain(*arguments))
+    rnn, x = ms.RNN("gru", 1, 4), torch.randn(5, 3, 1)
+    rnn(x)
+    assert not calls
+    with ms.engine(backend="reference"):
+        rnn(x)
+    assert calls
+
+
+def test_settings_end_with_their_context_and_nest():
+    with ms.engine(backend="fused") as outer:
+        assert (outer.backend, outer.precision) == ("fused", "ieee")
+        with ms.engine(precision="tf32") as inner:
+            assert (inner.backend, inner.precision) == ("fused", "tf32")
+        with pytest.raises(KeyError), ms.engine(backend="reference"):
+            raise KeyError
+        assert ms.backends(ms.RNN("gru", 1, 4)) == ["cpu"]
+    with ms.engine() as default:
+        assert (default.backend, default.precision) == ("auto", "ieee")
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"), [("backend", "auto, reference, fused"), ("precision", "ieee, tf32x3, tf32")]
+)
+def test_unknown_settings_are_refused(name, accepted):
+    with (
+        pytest.raises(ValueError, match=f"{name} must be one of {accepted}, got 'quick'"),
+        ms.engine(**{name: "quick"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_second_derivatives_raise_or_are_right(cell):
+    rnn, x = ms.RNN(cell, 1, 3, dtype=torch.float64), torch.randn(4, 2, 1, dtype=torch.float64, requires_grad=True)
+
+    def gradient(u):
+        return torch.autograd.grad(rnn(u)[0].pow(2).sum(), u, create_graph=True)[0]
+
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        gradient(x)
+    with ms.engine(backend="reference"):
+        assert torch.autograd.gradcheck(gradient, x)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_autocast_gives_what_the_plain_loop_gives(cell):
+    """Under autocast the fused loop steps back, and the plain one follows PyTorch's rules."""
+    rnn, x = ms.RNN(cell, 1, 8), torch.randn(4, 2, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        automatic = rnn(x)[0]
+        with ms.engine(backend="reference"):
+            plain = rnn(x)[0]
+        with ms.engine(backend="fused"), pytest.raises(RuntimeError, match=r"torch\.autocast"):
+            rnn(x)
+    assert torch.equal(automatic, plain)
