@@ -49,18 +49,18 @@ class AnyModule(nn.Module):
 def main() -> None:
     """Measure and warm up each of them."""
     torch.manual_seed(0)
-    sequences = torch.randn(40, 500, 1)
+    sequences = torch.randn(20, 200, 1)
     ms.CELLS["leaky"] = Leaky  # from here on a name, as "gru" is
     networks: dict[str, nn.Module] = {
-        "a stack of two layers": ms.RNN(Leaky, 1, 48, num_layers=2),
-        "double layers": ms.RNN("leaky", 1, 96, double=True),
-        "two at once": ms.Ensemble([ms.RNN("leaky", 1, 48) for _ in range(2)]),
-        "a module of any make": AnyModule(1, 48),
+        "a stack of two layers": ms.RNN(Leaky, 1, 32, num_layers=2),
+        "double layers": ms.RNN("leaky", 1, 64, double=True),
+        "two at once": ms.Ensemble([ms.RNN("leaky", 1, 32) for _ in range(2)]),
+        "a module of any make": AnyModule(1, 32),
     }
     for name, network in networks.items():
-        before = ms.measure(network, sequences, batches=2).vaa
+        before = ms.measure(network, sequences).vaa
         history = ms.warmup(network, sequences, batch_size=64)
-        after = ms.measure(network, sequences, batches=2).vaa
+        after = ms.measure(network, sequences).vaa
         print(f"{name}: VAA {before} -> {after} ({history.outcome})")
 
 
