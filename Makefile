@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test lint bench demo figures clean
+.PHONY: test test-gpu lint bench demo figures clean
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# On a machine with a GPU, with the PyTorch that is there: PYTHON=python3 make test-gpu
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest tests/test_fused.py tests/gpu -p no:cacheprovider
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

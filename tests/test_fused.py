@@ -258,6 +258,7 @@ def test_a_plan_covers_all_units_rows_and_networks(gates, hidden):
                 for precision in ("ieee", "tf32"):
                     p = plan(
                         hidden=hidden, gates=gates, networks=networks, rows=rows, processors=processors,
+                        shared_memory=232_448,
                         precision=precision,
                     )  # fmt: skip
                     assert p.units * p.splits >= hidden
