@@ -95,3 +95,20 @@ def test_autocast_gives_what_the_plain_loop_gives(cell):
         with ms.engine(backend="fused"), pytest.raises(RuntimeError, match=r"torch\.autocast"):
             rnn(x)
     assert torch.equal(automatic, plain)
+
+
+@pytest.mark.parametrize("backend", ["reference", "fused"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_the_last_state_alone_is_the_last_of_all_to_the_bit(cell, double, backend):
+    """For a changing and for a constant input, after an odd and an even number of steps."""
+    layer = ms.RNN(cell, 2, 8, double=double).layers[0]
+    for time in (1, 6, 7):
+        for u in (torch.randn(time, 3, 2), torch.randn(1, 3, 2).expand(time, 3, 2)):
+            with torch.no_grad(), ms.engine(backend=backend):
+                _, start = layer(torch.randn(2, 3, 2))
+                start = tuple(type(x)(*(field[-1] for field in x)) for x in start)
+                _, everything = layer(u, start)
+                last = layer.last(u, start)
+            for x, y in zip(last, everything, strict=True):
+                assert all(torch.equal(a, b[-1]) for a, b in zip(x, y, strict=True))

@@ -61,6 +61,13 @@ class ModuleLayer(Layer):
         fields = tuple(torch.stack(field) for field in zip(*states, strict=True))
         return torch.cat(fields, dim=-1), (fields,)
 
+    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        """The state after the last step alone; arguments as for :meth:`forward`."""
+        native = None if state is None else self._convention.to_native(state[0])
+        for u_t in u:
+            _, native = self.module(self._convention.one_step(u_t), native)
+        return (self._convention.from_native(native),)
+
 
 @dataclass(frozen=True)
 class _Convention:

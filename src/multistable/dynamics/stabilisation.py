@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multistable.dynamics.system import WINDOW, States, System, at_time, flat
+from multistable.dynamics.system import WINDOW, States, System, flat
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
     periods = torch.zeros(start.shape[:-1], dtype=torch.long, device=start.device)
     while done < steps:
         window = min(WINDOW, steps - done)
-        states = at_time(system.advance(u.expand(window, *u.shape), states), -1)
+        states = system.last(u.expand(window, *u.shape), states)
         done += window
         present = flat(states)
         back = (present == snapshot).all(dim=-1) & (periods == 0)

@@ -64,6 +64,15 @@ class System:
             after.append(layer_states)
         return after
 
+    def last(self, u: Tensor, states: States | None = None) -> States:
+        """The states after the last step of ``u`` alone, without gradient."""
+        before = [None] * len(self.layers) if states is None else states
+        after = []
+        for layer, state in zip(self.layers[:-1], before[:-1], strict=True):
+            u, layer_states = layer(u, state)
+            after += at_time([layer_states], -1)
+        return [*after, self.layers[-1].last(u, before[-1])]
+
     def states_at(self, u: Tensor, times: Tensor, states: States | None = None) -> States:
         """The state of each sequence after its own number of steps, all in one pass.
 

@@ -51,6 +51,10 @@ class Layer(nn.Module):
         states = _scan_side_by_side(self.cells, u, state)
         return torch.cat([x[0] for x in states], dim=-1), states
 
+    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        """The state after the last step alone, without gradient; arguments as for :meth:`forward`."""
+        return _scan_side_by_side(self.cells, u, state, only_last=True)
+
     @property
     def state_fields(self) -> tuple[str, ...]:
         """The names of what the layer remembers: ``("h",)``, or ``("h", "c")`` where one of its cells is an LSTM."""
@@ -114,16 +118,19 @@ class Double(Layer):
         return state[:1]
 
 
-def _scan_side_by_side(cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None) -> LayerState:
+def _scan_side_by_side(
+    cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None, only_last: bool = False
+) -> LayerState:
     """The states of each cell; cells of one kind and size advance in one scan, along a new leading dimension."""
     if not _stackable(cells):
         before = state or [None] * len(cells)
-        return tuple(scan(cell, u, x) for cell, x in zip(cells, before, strict=True))
+        return tuple(scan(cell, u, x, only_last=only_last) for cell, x in zip(cells, before, strict=True))
     weights = [dict(cell.named_parameters()) for cell in cells]
     pair = cells[0].bind({name: torch.stack([w[name] for w in weights]) for name in weights[0]})
     stacked = None if state is None else pair.State(*(torch.stack(field) for field in zip(*state, strict=True)))
-    states = scan(pair, u.unsqueeze(1), stacked)
-    return tuple(pair.State(*fields) for fields in zip(*(field.unbind(1) for field in states), strict=True))
+    states = scan(pair, u.unsqueeze(1), stacked, only_last=only_last)
+    halves = zip(*(field.unbind(0 if only_last else 1) for field in states), strict=True)
+    return tuple(pair.State(*fields) for fields in halves)
 
 
 def _stackable(cells: Sequence[Cell[Any]]) -> bool:

@@ -5,13 +5,13 @@ from typing import Any
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan.engine import Choice, advance, choose, engine
+from multistable.scan.engine import Choice, advance, choose, engine, settle
 
 __all__ = ["Choice", "choose", "engine", "scan"]
 
 
-def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
-    """Advance ``cell`` over a whole sequence of inputs and return all its states.
+def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = False) -> Any:
+    """Advance ``cell`` over a whole sequence of inputs.
 
     An input that is constant in time, made with ``u.expand(time, ...)``, costs one product instead of one a step,
     unless its gradient is wanted.
@@ -19,13 +19,14 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None) -> Any:
     Args:
         u: inputs, ``(time, ..., n, input_size)`` with ``time >= 1``; ``...`` are the cell's leading dimensions.
         state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
+        only_last: return the state after the last step alone, without gradient; no other is stored.
 
     Returns:
-        ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``.
+        ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
     if len(u) == 0:
         raise ValueError("sequences must have at least one time step, got length 0")
     constant = u.stride(0) == 0 and not u.requires_grad
     projected = cell.project(u[:1] if constant else u)
     state = cell.zero_state(projected[0]) if state is None else cell.State(*state)
-    return advance(cell, projected, state, len(u))
+    return (settle if only_last else advance)(cell, projected, state, len(u))

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
@@ -86,7 +87,21 @@ def advance(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> Any:
     name = choose(cell, projected).name
     if name == "cpu":
         return cpu.scan(cell, projected, state, steps)
-    projected = projected.expand(steps, *projected.shape[1:])
     if name == "triton":
-        return fused.scan(cell, projected, state, precision=_settings.get().precision)
-    return reference.scan(cell, projected, state)
+        expanded = projected.expand(steps, *projected.shape[1:])
+        return fused.scan(cell, expanded, state, precision=_settings.get().precision)
+    return reference.scan(cell, projected.expand(steps, *projected.shape[1:]), state)
+
+
+@torch.no_grad()
+def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> Any:
+    """The state of ``cell`` after ``steps`` steps alone, by the chosen time loop; none in between is stored."""
+    name = choose(cell, projected).name
+    if name == "cpu":
+        return cpu.last(cell, projected, state, steps)
+    if name == "triton" and len(projected) == 1:
+        return fused.settle(cell, projected[0], state, steps, precision=_settings.get().precision)
+    if name == "triton":
+        states = fused.scan(cell, projected, state, precision=_settings.get().precision)
+        return cell.State(*(field[-1] for field in states))
+    return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)

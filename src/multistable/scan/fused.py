@@ -6,6 +6,7 @@ of this library, the CUDA builds of PyTorch bring it.
 
 import importlib.util
 import os
+from functools import cache
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
         return f"there is no kernel for {type(cell).__name__}"
     if cell.hidden_size > MAX_HIDDEN:
         return f"the kernels take at most {MAX_HIDDEN} hidden units, got {cell.hidden_size}"
-    if importlib.util.find_spec("triton") is None:
+    if not _has_triton():
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
@@ -70,11 +71,11 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
-    from multistable.scan.kernels.recurrence import KINDS, Recurrence
+    from multistable.scan.kernels.recurrence import KINDS, all_states
 
     weight, bias = _check(cell, projected, state, precision)
     lead = projected.shape[1:-2]
-    fields = Recurrence.apply(
+    fields = all_states(
         KINDS[_KINDS[type(cell)]],
         precision,
         _flatten_lead(projected),
@@ -114,6 +115,11 @@ def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precis
         keep=False,
     )
     return cell.State(*(x[:, steps % 2].clone().reshape(*lead, *x.shape[-2:]) for x in buffers))
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def _check(cell: Cell[Any], projected: Tensor, state: Any, precision: str) -> tuple[Tensor, Tensor | None]:

@@ -23,3 +23,10 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
         state = cell.step(projected_t, state)
         states.append(state)
     return cell.State(*(torch.stack(field) for field in zip(*states, strict=True)))
+
+
+def last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
+    """The state after the last step alone, each field ``(..., n, hidden_size)``; arguments as for :func:`scan`."""
+    for projected_t in projected:
+        state = cell.step(projected_t, state)
+    return state

@@ -51,14 +51,14 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
 
 
 @torch.no_grad()
-def last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
+def last(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None) -> Any:
     """The state after the last step alone, without gradient: what a long stabilisation needs.
 
     Arguments as for :func:`scan`; each field of the result is ``(..., n, hidden_size)``. Memory does not grow
     with time when the input is constant.
     """
     shape = (*projected.shape[1:-1], cell.hidden_size)
-    states = loop.last_state(_flat(cell, projected, state, len(projected)))
+    states = loop.last_state(_flat(cell, projected, state, len(projected) if steps is None else steps))
     return cell.State(*(field.reshape(shape) for field in states))
 
 
