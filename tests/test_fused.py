@@ -190,6 +190,18 @@ def test_settle_ends_where_a_scan_ends(name):
             assert torch.equal(x, y[-1])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_gradient_the_states_are_the_same(name):
+    cell, weights, projected, state, _ = map_single(problem(name, 4, 3, 48, (2,)))
+    projected.requires_grad_()
+    expected = fused.scan(cell.bind(weights), projected, state)
+    with torch.no_grad():
+        states = fused.scan(cell.bind(weights), projected, state)
+    for x, y in zip(states, expected, strict=True):
+        assert relative_error(x, y.double()) < 1e-6
+        assert not x.requires_grad
+
+
 def test_a_graph_that_is_kept_gives_the_same_gradients_again():
     cell, weights, projected, state, upstream = map_single(problem("lstm", 3, 2, 16))
     projected.requires_grad_()

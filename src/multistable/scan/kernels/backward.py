@@ -19,7 +19,8 @@ def retreat(
     grad_hidden, grad_memory, weight, hidden, memory, slots, grad_h, grad_c, arrivals,
     one, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
     KIND: tl.constexpr, G: tl.constexpr, SLOTS: tl.constexpr,
-    ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, SPLITS: tl.constexpr, MATRIX: tl.constexpr,
+    ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    SPLITS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """From the gradients of all states, those of all pre-activations, written over ``slots``, and of the first state.
 
@@ -55,7 +56,7 @@ def retreat(
         gh_n_own = grad_hidden + n * gh_n + b * gh_b + unit.to(tl.int64) * gh_j
         gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
 
-        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G)
+        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G, K, MATRIX)
         t = T.to(tl.int64) - 1
         s = load_gates(slots_n + t * plane * SLOTS + own_slots, H, mask, SLOTS)
         up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)

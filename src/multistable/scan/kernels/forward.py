@@ -26,7 +26,8 @@ def advance(
     projected, weight, bias, hidden, memory, slots, modulated, arrivals,
     one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n, modulated_time,
     KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SLOTS: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, SPLITS: tl.constexpr, MATRIX: tl.constexpr,
+    ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    SPLITS: tl.constexpr, MATRIX: tl.constexpr,
     SAVE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Advance ``N`` recurrences of ``B`` rows over ``T`` steps.
@@ -36,8 +37,8 @@ def advance(
     ``KEEP``, ``(N, 2, B, H)``, written in turn. ``slots`` is ``(N, T, B, SLOTS * H)``, written when ``SAVE``.
     ``modulated`` holds the f * h of an MGU.
 
-    A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time; each has ``J`` of the units, all
-    their weights, and meets the others after each product, when states have gone through memory.
+    A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time. Each has ``J``
+    of the units and all their weights, and meets the others after each product: states go through memory.
     """
     # A tile that one program advances alone never leaves its registers.
     ALONE: tl.constexpr = SPLITS == 1
@@ -65,7 +66,7 @@ def advance(
         slots_n = slots + n * T * plane * SLOTS
         x_n = projected + n * p_n + b * p_b + unit.to(tl.int64) * p_j
 
-        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G)
+        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G, K, MATRIX)
         if BIAS:
             w_bias = tl.load(bias + n * H + unit, mask=unit < H, other=0.0)
         h = tl.load(hidden_n + own, mask=mask, other=0.0)

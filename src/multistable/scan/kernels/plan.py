@@ -1,6 +1,7 @@
 """How a recurrence is laid over a GPU: how many rows and units a program has, and how many share a recurrence."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import triton
@@ -22,6 +23,9 @@ MOST_ROWS = 16
 DOT_ROWS = 16
 """Rows of a tile on the matrix units, their least."""
 
+STATES_SHARED = 32 * 1024
+"""Bytes of shared memory for states on the way to the matrix units, beside the weights that lie there."""
+
 ROWS_FOR_DOT = 8
 """Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""
 
@@ -30,9 +34,9 @@ ROWS_FOR_DOT = 8
 class Plan:
     """The division of one launch.
 
-    ``span`` rows of a recurrence make a tile, which has place for ``rows``; ``splits`` programs, each with ``units`` of the hidden units, advance one
-    tile together, and ``groups`` such groups share all tiles. ``matrix`` is the manner of the products, see
-    ``product.py``.
+    ``span`` rows of a recurrence make a tile, which has place for ``rows``. ``splits`` programs, each with ``units``
+    of the hidden units, advance one tile together, and ``groups`` such groups share all tiles. ``inputs`` are the
+    hidden units, padded, in ``parts``. ``matrix`` is the manner of the products, see ``product.py``.
     """
 
     rows: int
@@ -66,8 +70,13 @@ class Plan:
         }
 
 
-def plan(*, hidden: int, gates: int, networks: int, rows: int, processors: int, precision: str) -> Plan:
-    """The division for ``networks`` recurrences of ``rows`` rows on a GPU of so many multiprocessors.
+@lru_cache
+def plan(
+    *, hidden: int, gates: int, networks: int, rows: int, processors: int, shared_memory: int, precision: str
+) -> Plan:
+    """The division for ``networks`` recurrences of ``rows`` rows on a GPU.
+
+    It has so many multiprocessors, and so many bytes of shared memory for a program.
 
     A precision allows, and does not demand: where matrix units gain nothing, products are plain float32. They gain
     on many rows in TF32; three TF32 products in place of one never do, for the split weights leave the registers.
@@ -89,25 +98,29 @@ def plan(*, hidden: int, gates: int, networks: int, rows: int, processors: int, 
     parts = max(1, inputs // INPUTS_PER_THREAD)
 
     groups_at_once = max(1, processors * (WARPS // warps_at_most) // splits)
-    dot = precision == "tf32" and units >= 16 and networks * rows > ROWS_FOR_DOT * groups_at_once
+    dot = (
+        precision == "tf32"
+        and units >= 16
+        and networks * rows > ROWS_FOR_DOT * groups_at_once
+        and 4 * gates * inputs * units + STATES_SHARED <= shared_memory
+    )
     if splits > 1:
         # As many tiles as there are groups, so that each advances as few rows as possible.
         span = min(MOST_ROWS, -(-rows // max(1, groups_at_once // networks)))
-        groups = min(groups_at_once, networks * -(-rows // span))
+        if span > ROWS_AHEAD:
+            span = -(-span // ROWS_AHEAD) * ROWS_AHEAD
     elif networks * rows <= processors:
         span = 1
     else:
         span = min(rows, DOT_ROWS if dot else 4 if inputs >= 128 else 8)
-    span = -(-rows // -(-rows // span))
-    if splits == 1:
-        groups = networks * -(-rows // span)
+    tiles = networks * -(-rows // span)
     return Plan(
         rows=max(triton.next_power_of_2(span), DOT_ROWS if dot else 1),
         span=span,
         inputs=inputs,
         units=units,
         splits=splits,
-        groups=groups,
+        groups=tiles if splits == 1 else min(groups_at_once, tiles),
         parts=parts,
         warps=warps,
         matrix="tf32" if dot else "rows",

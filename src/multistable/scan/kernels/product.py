@@ -8,7 +8,8 @@
     the same unit, so that a product is a sum inside each thread and a few shuffles, without a barrier. A tile of
     states is ``(PARTS, J, ROWS / PARTS)``, in the same threads.
 a precision of ``tl.dot``
-    All rows at once on the matrix units. Weights are ``(K, J)``, states ``(ROWS, J)``.
+    All rows at once on the matrix units. Weights are ``(CHUNK, J)``, several tiles for each gate so that few inputs
+    are in registers at a time; states are ``(ROWS, J)``.
 
 Weights are loaded into registers once and used at every step. Triton lays a tile over threads by the addresses it
 is loaded from, and would give a thread neighbouring units. Multiplying the indices by ``one``, an argument it
@@ -17,6 +18,8 @@ knows nothing of, hides that units are neighbours, and leaves the layout above.
 
 import triton
 import triton.language as tl
+
+CHUNK = tl.constexpr(128)
 
 
 @triton.jit
@@ -34,17 +37,20 @@ def indices(
     else:
         row = tl.arange(0, ROWS)[:, None]
         unit = split * J + tl.arange(0, J)[None, :]
-        k = tl.arange(0, K)[:, None]
+        k = tl.arange(0, min(K, CHUNK))[:, None]
     return row, unit, k
 
 
 @triton.jit
-def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr):
-    """The tiles of weights of ``G`` gates."""
+def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr, K: tl.constexpr, MATRIX: tl.constexpr):
+    """The tiles of weights of ``G`` gates, those of a gate one after the other."""
+    TILES: tl.constexpr = 1 if MATRIX == "rows" or K < CHUNK else K // CHUNK
     w = ()
     for g in tl.static_range(G):
-        tile = weight + g * gate_stride + k * row_stride + unit
-        w = w + (tl.load(tile, mask=(k < H) & (unit < H), other=0.0),)
+        for c in tl.static_range(TILES):
+            i = k + c * CHUNK
+            tile = weight + g * gate_stride + i * row_stride + unit
+            w = w + (tl.load(tile, mask=(i < H) & (unit < H), other=0.0),)
     return w
 
 
@@ -92,20 +98,11 @@ def read(source, i, rows, row_stride, H, K: tl.constexpr):
 
 
 @triton.jit
-def read_all(source, rows, row_stride, H, ROWS: tl.constexpr, K: tl.constexpr):
-    """All rows, ``(ROWS, K)``, see :func:`read`."""
+def read_chunk(source, c, rows, row_stride, H, ROWS: tl.constexpr, K: tl.constexpr):
+    """Chunk ``c`` of all rows, ``(ROWS, CHUNK)``, see :func:`read`."""
     b = tl.arange(0, ROWS)[:, None]
-    k = tl.arange(0, K)[None, :]
+    k = c * CHUNK + tl.arange(0, min(K, CHUNK))[None, :]
     return tl.load(source + b * row_stride + k, mask=(b < rows) & (k < H), other=0.0, cache_modifier=".cg")
-
-
-@triton.jit
-def shift(queue, LENGTH: tl.constexpr):
-    """A queue without its first element."""
-    rest = ()
-    for a in tl.static_range(1, LENGTH):
-        rest = rest + (queue[a],)
-    return rest
 
 
 @triton.jit
@@ -119,9 +116,15 @@ def to_each(
     """
     p = ()
     if MATRIX != "rows":
-        v = tile if ALONE else read_all(source, rows, row_stride, H, ROWS, K)
-        for g in tl.static_range(first, first + G):
-            p = p + (tl.dot(v, w[g], input_precision=MATRIX),)
+        TILES: tl.constexpr = 1 if K < CHUNK else K // CHUNK
+        for _ in tl.static_range(G):
+            p = p + (tl.zeros_like(tile),)
+        for c in tl.static_range(TILES):
+            v = tile if ALONE else read_chunk(source, c, rows, row_stride, H, ROWS, K)
+            added = ()
+            for g in tl.static_range(G):
+                added = added + (tl.dot(v, w[(first + g) * TILES + c], acc=p[g], input_precision=MATRIX),)
+            p = added
     elif ROWS == 1:
         v = pick(tile, 0, K, PARTS) if ALONE else read(source, 0, rows, row_stride, H, K)
         for g in tl.static_range(first, first + G):
@@ -129,21 +132,26 @@ def to_each(
     else:
         for _ in tl.static_range(G):
             p = p + (tl.zeros_like(tile),)
-        # Rows are asked for AHEAD before their use, so that products hide the wait.
+        # AHEAD rows at a time, asked for that long before their use: products hide the wait, and each other's.
         ready = ()
         if not ALONE:
             for a in tl.static_range(AHEAD):
                 ready = ready + (read(source, a, rows, row_stride, H, K),)
         i = 0
         while i < rows:
-            v = pick(tile, i, K, PARTS) if ALONE else ready[0]
+            coming = ()
             if not ALONE:
-                ready = shift(ready, AHEAD) + (read(source, i + AHEAD, rows, row_stride, H, K),)
-            kept = ()
-            for g in tl.static_range(G):
-                kept = kept + (tl.where(row == i, complete(partial(v, w[first + g], K, PARTS)), p[g]),)
-            p = kept
-            i += 1
+                for a in tl.static_range(AHEAD):
+                    coming = coming + (read(source, i + AHEAD + a, rows, row_stride, H, K),)
+            for a in tl.static_range(AHEAD):
+                v = pick(tile, i + a, K, PARTS) if ALONE else ready[a]
+                kept = ()
+                for g in tl.static_range(G):
+                    q = complete(partial(v, w[first + g], K, PARTS))
+                    kept = kept + (tl.where(row == i + a, q, p[g]),)
+                p = kept
+            ready = coming
+            i += AHEAD
     return p
 
 
@@ -169,11 +177,13 @@ def from_all(
     The states are ``tiles``, or ``rows`` rows at ``source``, as in :func:`to_each` and :func:`read_slots`.
     """
     if MATRIX != "rows":
+        TILES: tl.constexpr = 1 if K < CHUNK else K // CHUNK
         total = tl.zeros_like(tiles[0])
         for g in tl.static_range(G):
             slot = source + (LAST if g == G - 1 else first + g) * H
-            v = tiles[g] if ALONE else read_all(slot, rows, row_stride, H, ROWS, K)
-            total = tl.dot(v, w[first + g], acc=total, input_precision=MATRIX)
+            for c in tl.static_range(TILES):
+                v = tiles[g] if ALONE else read_chunk(slot, c, rows, row_stride, H, ROWS, K)
+                total = tl.dot(v, w[(first + g) * TILES + c], acc=total, input_precision=MATRIX)
     else:
         total = tl.zeros_like(tiles[0])
         ready = ()
@@ -182,15 +192,18 @@ def from_all(
                 ready = ready + (read_slots(source, a, rows, row_stride, H, first, G, LAST, K),)
         i = 0
         while i < rows:
-            # One factor after the other, so that only one takes up registers beside the weights.
-            v = pick(tiles[0], i, K, PARTS) if ALONE else ready[0][0]
-            q = partial(v, w[first], K, PARTS)
-            for g in tl.static_range(1, G):
-                v = pick(tiles[g], i, K, PARTS) if ALONE else ready[0][g]
-                q += partial(v, w[first + g], K, PARTS)
+            coming = ()
             if not ALONE:
-                coming = read_slots(source, i + AHEAD, rows, row_stride, H, first, G, LAST, K)
-                ready = shift(ready, AHEAD) + (coming,)
-            total = tl.where(row == i, complete(q), total)
-            i += 1
+                for a in tl.static_range(AHEAD):
+                    coming = coming + (read_slots(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
+            for a in tl.static_range(AHEAD):
+                # One factor after the other, so that only one takes up registers beside the weights.
+                v = pick(tiles[0], i + a, K, PARTS) if ALONE else ready[a][0]
+                q = partial(v, w[first], K, PARTS)
+                for g in tl.static_range(1, G):
+                    v = pick(tiles[g], i + a, K, PARTS) if ALONE else ready[a][g]
+                    q += partial(v, w[first + g], K, PARTS)
+                total = tl.where(row == i + a, complete(q), total)
+            ready = coming
+            i += AHEAD
     return total

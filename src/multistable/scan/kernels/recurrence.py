@@ -2,9 +2,11 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from multistable.scan.kernels.backward import retreat
@@ -18,7 +20,7 @@ STEPS_AHEAD = 4
 
 @dataclass(frozen=True)
 class Kind:
-    """What the kernels must know of a cell: its name there, its gates with a recurrent matrix, with an input, its slots."""
+    """What the kernels must know of a cell: its name there, how many gates read the past, how many the input; slots."""
 
     name: str
     recurrent: int
@@ -41,10 +43,14 @@ def _on(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def _processors(tensor: Tensor) -> int:
-    if tensor.is_cuda:
-        return torch.cuda.get_device_properties(tensor.device).multi_processor_count
-    return 1  # Triton's interpreter runs one program after the other: none can wait for another.
+@cache
+def capacity(device: torch.device) -> dict[str, int]:
+    """What of the device decides a plan: its multiprocessors, and bytes of shared memory for a program."""
+    if device.type == "cuda":
+        properties = triton.runtime.driver.active.utils.get_device_properties(device.index)
+        return {"processors": properties["multiprocessor_count"], "shared_memory": properties["max_shared_mem"]}
+    # Triton's interpreter runs one program after the other: none can wait for another.
+    return {"processors": 1, "shared_memory": 2**20}
 
 
 def _plan(kind: Kind, projected: Tensor, hidden: int, precision: str) -> Plan:
@@ -54,13 +60,14 @@ def _plan(kind: Kind, projected: Tensor, hidden: int, precision: str) -> Plan:
         gates=kind.recurrent,
         networks=networks,
         rows=rows,
-        processors=_processors(projected),
         precision=precision,
+        **capacity(projected.device),
     )
 
 
 def _arrivals(division: Plan, like: Tensor) -> Tensor:
-    return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
+    """Where the programs of each group count their meetings."""
+    return torch.zeros(division.groups if division.splits > 1 else 0, dtype=torch.int64, device=like.device)
 
 
 def advance_all(
@@ -104,7 +111,8 @@ def advance_all(
             advance[division.grid](
                 projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], slots,
                 modulated, _arrivals(division, projected),
-                1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1), buffers[0].stride(0), B * H if save else 0,
+                1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1),
+                buffers[0].stride(0), B * H if save else 0,
                 KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
                 SAVE=save, KEEP=keep, **division.constants,
             )  # fmt: skip
@@ -158,6 +166,21 @@ def _weight_gradient(kind: Kind, before: Tensor, modulated: Tensor, grads: Tenso
     return products[0] if len(products) == 1 else torch.cat(products, dim=-1)
 
 
+def _after_each_step(buffers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(buffer[:, 1:].transpose(0, 1) for buffer in buffers)
+
+
+def all_states(
+    kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, *states: Tensor
+) -> tuple[Tensor, ...]:
+    """The states after each step, each field ``(time, networks, rows, hidden)``; arguments as in ``advance_all``."""
+    tensors = (projected, weight, bias, *states)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
+        return Recurrence.apply(kind, precision, *tensors)
+    buffers, _, _ = advance_all(kind, precision, projected, weight, bias, states, save=False, keep=True)
+    return _after_each_step(buffers)
+
+
 class Recurrence(torch.autograd.Function):
     """States of all steps; the backward pass does the sequential part in one launch, the rest in large products."""
 
@@ -165,15 +188,13 @@ class Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, *states: Tensor
     ) -> tuple[Tensor, ...]:
-        save = any(ctx.needs_input_grad)
-        buffers, slots, modulated = advance_all(kind, precision, projected, weight, bias, states, save=save, keep=True)
-        if save:
-            ctx.kind = kind
-            ctx.precision = precision
-            ctx.has_bias = bias is not None
-            ctx.set_materialize_grads(False)
-            ctx.save_for_backward(weight, slots, modulated, *buffers)
-        return tuple(buffer[:, 1:].transpose(0, 1) for buffer in buffers)
+        buffers, slots, modulated = advance_all(kind, precision, projected, weight, bias, states, save=True, keep=True)
+        ctx.kind = kind
+        ctx.precision = precision
+        ctx.has_bias = bias is not None
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(weight, slots, modulated, *buffers)
+        return _after_each_step(buffers)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
