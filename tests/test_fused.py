@@ -112,15 +112,38 @@ if HAS_GPU:
     SIZES = [(t, b, h) for t in (1, 2, 63) for b in (1, 33) for h in (1, 16, 48, 128, 256, 512)]
 else:
     SIZES = [(1, 1, 1), (63, 1, 16), (2, 1, 128), (2, 33, 1), (2, 3, 48)]
+# The interpreter runs one program after the other: many networks on small problems only.
+CASES = [(*size, lead) for size in SIZES for lead in ((), (3,)) if HAS_GPU or not lead or size[0] * size[1] <= 40]
 
 
-@pytest.mark.parametrize("lead", [(), (3,)], ids=["one", "three"])
-@pytest.mark.parametrize(("time", "batch", "hidden"), SIZES)
+@pytest.mark.parametrize(("time", "batch", "hidden", "lead"), CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidden, lead):
-    if not HAS_GPU and lead and time * batch > 40:
-        pytest.skip("too slow in the interpreter")
     check(name, time, batch, hidden, lead)
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_projection_is_overwritten_and_its_gradients_are_right(name, shared, lead):
+    """From the input on, with gradients of the input, its weight and its bias; one input for all, or one for each."""
+    cell, weights, _, state, upstream = problem(name, 4, 3, 16, lead)
+    generator = torch.Generator().manual_seed(5)
+    own = (1,) * len(lead) if shared else lead
+    u = torch.randn(4, *own, 3, 3, generator=generator, dtype=torch.float64).to(DEVICE)
+
+    def plain(bound, u, state):
+        return reference.scan(bound, bound.project(u), state)
+
+    results = []
+    for scan, change in ((plain, lambda x: x), (fused.scan_input, single)):
+        leaf = change(u).detach().clone().requires_grad_()
+        leaves = {key: value.detach().clone().requires_grad_() for key, value in change(weights).items()}
+        states = scan(cell.bind(leaves), leaf, change(state))
+        results.append([*states, *torch.autograd.grad(states, [leaf, *leaves.values()], change(upstream))])
+    for value, expected in zip(results[1], results[0], strict=True):
+        assert value.shape == expected.shape
+        assert relative_error(value, expected) < TOLERANCE["ieee"]
 
 
 @pytest.mark.parametrize("lead", [(), (2, 3)], ids=["one", "two by three"])

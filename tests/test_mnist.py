@@ -196,7 +196,11 @@ def flip(content):
     return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize("damage", [cut, flip, lambda c: c[:2], lambda c: c[:-1]], ids=["cut", "flip", "two", "last"])
+@pytest.mark.parametrize(
+    "damage",
+    [cut, flip, lambda c: c[:2], lambda c: c[:-1], lambda c: c[:10] + b"\xff" * 9 + c[19:]],
+    ids=["cut", "flip", "two", "last", "no deflate"],
+)
 def test_a_damaged_gzip(folder, contents, damage):
     (folder / f"{IMAGES}.gz").write_bytes(damage(gzip.compress(contents[IMAGES])))
     message = rf"{IMAGES}\.gz: the gzipped file is truncated or damaged \(.+\); delete it and fetch it again, or"
@@ -258,7 +262,7 @@ def test_the_next_mirror_serves_what_the_first_has_damaged(contents, digits, tmp
 
 def test_no_damaged_file_is_kept(contents, tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "MIRRORS", [mirror(contents, tmp_path / "bad", cut)])
-    with pytest.raises(MNISTError, match="could not be downloaded .* the gzipped file is truncated or damaged"):
+    with pytest.raises(MNISTError, match=r"could not be downloaded .* the gzipped file is truncated or damaged"):
         mnist.load("train")
     assert not mnist.cache_folder().exists()
 
@@ -271,13 +275,15 @@ def refused():
 
 
 def test_no_network(monkeypatch):
-    monkeypatch.setattr(mnist, "MIRRORS", [refused(), "http://no-such-host.invalid/"])
+    mirrors = [refused(), refused()]
+    monkeypatch.setattr(mnist, "MIRRORS", mirrors)
     with pytest.raises(MNISTError) as caught:
         mnist.load("train")
     message = str(caught.value)
-    assert message.startswith("MNIST could not be downloaded (http://127.0.0.1:")
-    assert "refused" in message
-    assert f"http://no-such-host.invalid/{IMAGES}.gz: " in message
+    assert message.startswith("MNIST could not be downloaded (")
+    for address in mirrors:
+        assert f"{address}{IMAGES}.gz: " in message
+    assert message.count("refused") == 2
     assert "; check the network, or put the four gzipped files of https://" in message
     assert "--data" in message
     assert "MULTISTABLE_DATA" in message
@@ -336,7 +342,7 @@ def test_a_damaged_file_in_the_cache(contents, tmp_path, monkeypatch):
     mnist.load("train")
     path = mnist.cache_folder() / f"{IMAGES}.gz"
     path.write_bytes(cut(path.read_bytes()))
-    with pytest.raises(MNISTError, match="the gzipped file is truncated or damaged .* delete it and fetch it again"):
+    with pytest.raises(MNISTError, match=r"the gzipped file is truncated or damaged .* delete it and fetch it again"):
         mnist.load("train")
     path.unlink()
     mnist.load("train")
@@ -430,7 +436,7 @@ def test_the_loss_is_the_negative_log_likelihood_of_the_last_output(n, seed):
     for i in range(n):
         scores = outputs[3, i].tolist()
         losses.append(-math.log(math.exp(scores[targets[i]]) / sum(math.exp(score) for score in scores)))
-        right += max(range(10), key=scores.__getitem__) == targets[i]
+        right += scores.index(max(scores)) == int(targets[i])
     assert float(task.loss(outputs, targets)) == pytest.approx(sum(losses) / n, rel=1e-12)
     assert float(task.accuracy(outputs, targets)) == pytest.approx(right / n, rel=1e-15)
 

@@ -26,7 +26,7 @@ def global_state():
     backends = torch.backends
     return {
         "torch random": torch.get_rng_state().tolist(),
-        "numpy random": str(np.random.get_state()),  # noqa: NPY002
+        "numpy random": [getattr(part, "tolist", lambda part=part: part)() for part in np.random.get_state()],  # noqa: NPY002
         "python random": random.getstate(),
         "cudnn": (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic),
         "precision": (

@@ -111,6 +111,14 @@ def test_data_can_be_moved_to_another_device(task):
     assert data.inputs.device.type == data.targets.device.type == "meta"
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_data_is_drawn_where_the_generator_is(task):
+    data, again = (task.training(9, generator=torch.Generator("cuda").manual_seed(0)) for _ in range(2))
+    assert data.inputs.device.type == data.targets.device.type == "cuda"
+    assert torch.equal(data.inputs, again.inputs)
+    assert task.training(9, generator=torch.Generator("cuda"), device="cpu").inputs.device.type == "cpu"
+
+
 def test_changing_the_data_does_not_change_the_targets(task):
     data = task.training(4, generator=seeded())
     before = data.targets.clone()
@@ -120,8 +128,11 @@ def test_changing_the_data_does_not_change_the_targets(task):
 
 def test_global_random_state_is_left_as_it_is(task):
     def state():
-        return torch.get_rng_state().tolist(), str(np.random.get_state()), random.getstate()  # noqa: NPY002
+        kind, words, *rest = np.random.get_state()  # noqa: NPY002
+        return torch.get_rng_state().tolist(), (kind, words.tolist(), rest), random.getstate()
 
+    # Not where an earlier call would have left it, were it to seed.
+    np.random.rand()  # noqa: NPY002
     before = state()
     task.training(5, generator=seeded())
     task.testing(generator=seeded())

@@ -106,7 +106,7 @@ def backends(rnn: nn.Module) -> list[str]:
     like = next(rnn.parameters())
     leading = () if members_of(rnn) is None else (members_of(rnn),)
     cells = [cell for layer in layers for cell in layer.cells]
-    return [str(choose(c, c.project(like.new_zeros(1, *leading, 1, c.input_size)))) for c in cells]
+    return [str(choose(c, like.new_zeros(1, *leading, 1, c.input_size))) for c in cells]
 
 
 def members_of(rnn: nn.Module) -> int | None:

@@ -27,6 +27,4 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     if len(u) == 0:
         raise ValueError("sequences must have at least one time step, got length 0")
     constant = u.stride(0) == 0 and not u.requires_grad
-    projected = cell.project(u[:1] if constant else u)
-    state = cell.zero_state(projected[0]) if state is None else cell.State(*state)
-    return (settle if only_last else advance)(cell, projected, state, len(u))
+    return (settle if only_last else advance)(cell, u[:1] if constant else u, state, len(u))

@@ -68,13 +68,13 @@ class Choice:
         return f"{self.name}: {self.reason}" if self.reason else self.name
 
 
-def choose(cell: Cell[Any], projected: Tensor) -> Choice:
+def choose(cell: Cell[Any], u: Tensor) -> Choice:
     """The time loop that the present settings lead to; an explicit ``"fused"`` that cannot be had is an error."""
     backend = _settings.get().backend
     if backend == "reference":
         return Choice("reference", "asked for")
-    name, module = ("cpu", cpu) if projected.device.type == "cpu" else ("triton", fused)
-    reason = module.supported(cell, projected)
+    name, module = ("cpu", cpu) if u.device.type == "cpu" else ("triton", fused)
+    reason = module.supported(cell, u)
     if reason is None:
         return Choice(name)
     if backend == "fused":
@@ -82,26 +82,44 @@ def choose(cell: Cell[Any], projected: Tensor) -> Choice:
     return Choice("reference", reason)
 
 
-def advance(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> Any:
-    """All states of ``cell`` over ``steps`` steps, by the chosen time loop; a constant input is ``(1, ...)``."""
-    name = choose(cell, projected).name
+def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
+    """All states of ``cell`` over ``steps`` steps, by the chosen time loop.
+
+    Args:
+        u: inputs ``(time, ..., n, input_size)``, or ``(1, ...)`` for one that is constant over the steps.
+        state: the state before the first step, or ``None`` for zero.
+        steps: how many.
+    """
+    name = choose(cell, u).name
+    precision = _settings.get().precision
+    if name == "triton" and len(u) == steps:
+        return fused.scan_input(cell, u, state, precision=precision)
+    projected = cell.project(u)
+    state = _given(cell, projected, state)
     if name == "cpu":
         return cpu.scan(cell, projected, state, steps)
+    expanded = projected.expand(steps, *projected.shape[1:])
     if name == "triton":
-        expanded = projected.expand(steps, *projected.shape[1:])
-        return fused.scan(cell, expanded, state, precision=_settings.get().precision)
-    return reference.scan(cell, projected.expand(steps, *projected.shape[1:]), state)
+        return fused.scan(cell, expanded, state, precision=precision)
+    return reference.scan(cell, expanded, state)
 
 
 @torch.no_grad()
-def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> Any:
-    """The state of ``cell`` after ``steps`` steps alone, by the chosen time loop; none in between is stored."""
-    name = choose(cell, projected).name
+def settle(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
+    """The state of ``cell`` after the last step alone, none in between stored; arguments as for :func:`advance`."""
+    name = choose(cell, u).name
+    projected = cell.project(u)
+    state = _given(cell, projected, state)
     if name == "cpu":
         return cpu.last(cell, projected, state, steps)
-    if name == "triton" and len(projected) == 1:
-        return fused.settle(cell, projected[0], state, steps, precision=_settings.get().precision)
-    if name == "triton":
-        states = fused.scan(cell, projected, state, precision=_settings.get().precision)
-        return cell.State(*(field[-1] for field in states))
-    return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)
+    if name == "reference":
+        return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)
+    precision = _settings.get().precision
+    if len(u) == 1:
+        return fused.settle(cell, projected[0], state, steps, precision=precision)
+    return cell.State(*(field[-1] for field in fused.scan(cell, projected, state, precision=precision)))
+
+
+def _given(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
+    """The given state in the cell's own form, or zero."""
+    return cell.zero_state(projected[0]) if state is None else cell.State(*state)

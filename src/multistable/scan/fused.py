@@ -37,7 +37,7 @@ _KINDS: dict[type[Cell[Any]], str] = {
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why the kernels cannot advance ``cell`` over ``projected``, or None where they can."""
+    """Why the kernels cannot advance ``cell`` over inputs, ``projected`` or not, or None where they can."""
     if type(cell) not in _KINDS:
         return f"there is no kernel for {type(cell).__name__}"
     if cell.hidden_size > MAX_HIDDEN:
@@ -46,7 +46,8 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
-    # An autocast region gives half-precision projections, and is turned away here.
+    if projected.is_cuda and torch.is_autocast_enabled("cuda"):
+        return "the kernels do not follow torch.autocast"
     for tensor in (projected, *cell.parameters()):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"
@@ -71,6 +72,32 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
+    return _all_states(cell, projected, state, precision, own=False)
+
+
+def scan_input(cell: Cell[Any], u: Tensor, state: Any, *, precision: str = "ieee") -> Any:
+    """``scan`` of ``cell.project(u)``, in half the memory: the recurrence overwrites the projected input.
+
+    Args:
+        u: inputs, ``(time, ..., n, input_size)``; leading dimensions may be 1 where the cell has more.
+        state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
+        precision: as for :func:`scan`.
+    """
+    from multistable.scan.kernels.project import Project
+    from multistable.scan.kernels.recurrence import KINDS
+
+    _refuse(supported(cell, u))
+    lead = cell.bias.shape[:-1]
+    u = u.expand(len(u), *lead, *u.shape[-2:]).reshape(len(u), -1, *u.shape[-2:])
+    weight, bias = (x.reshape(-1, *x.shape[len(lead) :]) for x in (cell.input_weight, cell.bias))
+    width = KINDS[_KINDS[type(cell)]].slots * cell.hidden_size
+    projected = Project.apply(u, weight, bias, width)
+    projected = projected.unflatten(1, lead) if lead else projected.squeeze(1)
+    state = cell.zero_state(projected[0]) if state is None else cell.State(*state)
+    return _all_states(cell, projected, state, precision, own=True)
+
+
+def _all_states(cell: Cell[Any], projected: Tensor, state: Any, precision: str, *, own: bool) -> Any:
     from multistable.scan.kernels.recurrence import KINDS, all_states
 
     weight, bias = _check(cell, projected, state, precision)
@@ -82,6 +109,7 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
         weight.reshape(-1, *weight.shape[len(lead) :]),
         None if bias is None else bias.reshape(-1, bias.shape[-1]),
         *(x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in state),
+        own=own,
     )
     return cell.State(*(x.unflatten(1, lead) if len(lead) > 1 else x if lead else x.squeeze(1) for x in fields))
 
@@ -122,12 +150,16 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def _refuse(reason: str | None) -> None:
+    if reason is not None:
+        raise ValueError(f"the fused time loop cannot run: {reason}")
+
+
 def _check(cell: Cell[Any], projected: Tensor, state: Any, precision: str) -> tuple[Tensor, Tensor | None]:
     """The recurrent weight and bias, the latter of some GRUs; raises where the kernels cannot run."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if (reason := supported(cell, projected)) is not None:
-        raise ValueError(f"the fused time loop cannot run: {reason}")
+    _refuse(supported(cell, projected))
     for name, x in zip(cell.State._fields, state, strict=True):
         if x.dtype != projected.dtype or x.device != projected.device:
             raise ValueError(

@@ -72,7 +72,7 @@ def _arrivals(division: Plan, like: Tensor) -> Tensor:
 
 def advance_all(
     kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, states: tuple[Tensor, ...],
-    *, save: bool, keep: bool,
+    *, save: bool, keep: bool, own: bool = False,
 ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:  # fmt: skip
     """All steps.
 
@@ -83,6 +83,7 @@ def advance_all(
         states: the state before the first step, each field ``(networks, rows, hidden)``.
         save: whether to write what the backward pass needs.
         keep: whether to return the states of all steps.
+        own: whether ``projected`` comes from ``Project`` and may be overwritten: its room is then the slots.
 
     Returns:
         The states, each field ``(networks, time + 1, rows, hidden)``, the given one first (or, when not ``keep``,
@@ -96,7 +97,12 @@ def advance_all(
         buffer = projected.new_empty(N, T + 1 if keep else 2, B, H)
         buffer[:, 0] = state
         buffers.append(buffer)
-    slots = projected.new_empty((N, T, B, kind.slots * H) if save else 0)
+    if save and own:
+        slots = projected.as_strided(
+            (N, T, B, kind.slots * H), (T * B * kind.slots * H, B * kind.slots * H, kind.slots * H, 1)
+        )
+    else:
+        slots = projected.new_empty((N, T, B, kind.slots * H) if save else 0)
     exchanged = kind.name == "mgu"
     modulated = projected.new_empty((N, T, B, H) if exchanged and save else (N, B, H) if exchanged else 0)
     weight = weight.contiguous()
@@ -171,12 +177,18 @@ def _after_each_step(buffers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def all_states(
-    kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, *states: Tensor
+    kind: Kind,
+    precision: str,
+    projected: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *states: Tensor,
+    own: bool = False,
 ) -> tuple[Tensor, ...]:
     """The states after each step, each field ``(time, networks, rows, hidden)``; arguments as in ``advance_all``."""
     tensors = (projected, weight, bias, *states)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
-        return Recurrence.apply(kind, precision, *tensors)
+        return Recurrence.apply(kind, precision, own, *tensors)
     buffers, _, _ = advance_all(kind, precision, projected, weight, bias, states, save=False, keep=True)
     return _after_each_step(buffers)
 
@@ -186,9 +198,18 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, *states: Tensor
+        ctx: Any,
+        kind: Kind,
+        precision: str,
+        own: bool,
+        projected: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        *states: Tensor,
     ) -> tuple[Tensor, ...]:
-        buffers, slots, modulated = advance_all(kind, precision, projected, weight, bias, states, save=True, keep=True)
+        buffers, slots, modulated = advance_all(
+            kind, precision, projected, weight, bias, states, save=True, keep=True, own=own
+        )
         ctx.kind = kind
         ctx.precision = precision
         ctx.has_bias = bias is not None
@@ -210,13 +231,13 @@ class Recurrence(torch.autograd.Function):
             slots = slots.clone()  # Gradients are written over the slots, which a second pass will read again.
         with torch.autocast(slots.device.type, enabled=False):
             initial, grad_weight = _retreat_all(kind, ctx.precision, upstream, weight, tuple(buffers), slots)
-            if kind.name != "brc" and ctx.needs_input_grad[3]:
+            if kind.name != "brc" and ctx.needs_input_grad[4]:
                 # The states lie network first, so that this is one batched product on them as they are.
                 before = buffers[0].flatten(1, 2)[:, : T * B]
                 grad_weight = _weight_gradient(kind, before, modulated, slots.flatten(1, 2))
             grad_bias = slots[..., 3 * H :].sum((1, 2)) if ctx.has_bias else None
         grad_projected = slots[..., : kind.projected * H].transpose(0, 1)
-        return None, None, grad_projected, grad_weight, grad_bias, *initial
+        return None, None, None, grad_projected, grad_weight, grad_bias, *initial
 
 
 def _graph_is_kept() -> bool:

@@ -1,0 +1,90 @@
+"""What every task is: sequences to learn from and to be tested on, a loss, and an accuracy where it has a meaning."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Device = torch.device | str | int | None
+
+
+class Data(NamedTuple):
+    """Sequences and what is to be answered to each.
+
+    ``inputs`` are ``(time, n, input_size)``, ``targets`` are ``(n, ...)``, on one device.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Task(ABC):
+    """A supervised benchmark.
+
+    A new task is a frozen dataclass of this class. Its fields are the paper's parameters, so that a task can be
+    written down, compared and built again; nothing random is kept in it.
+
+    Random numbers are drawn on the device of ``generator``, in the same way for every ``dtype``, and the data then
+    moved to ``device``, by default that of the generator.
+    """
+
+    input_size: int
+    output_size: int
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """T, the number of time steps."""
+
+    @abstractmethod
+    def training(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """``n`` sequences of the learning set, its usual size by default."""
+
+    @abstractmethod
+    def testing(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """``n`` sequences of the test set, its usual size by default."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss ``(...)``, mean over the batch of n.
+
+        ``outputs`` are ``(time, ..., n, output_size)`` for all time steps, ``targets`` are ``(..., n, ...)``; the
+        leading dimensions ``...`` are those of an ensemble, none for a single network. Targets without them are
+        those of every member.
+        """
+
+    @abstractmethod
+    def accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        """The share ``(...)`` of right answers, for the shapes of :meth:`loss`; ``None`` where it has no meaning."""
+
+
+def check_draw(generator: torch.Generator, dtype: torch.dtype) -> None:
+    """Data of ``dtype`` can be drawn from ``generator``."""
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype must be a floating-point type, got {dtype}")
+
+
+def check_answers(outputs: Tensor, targets: Tensor, answers: tuple[int, ...]) -> None:
+    """``targets`` end with the dimensions ``answers``: broadcasting others would give a wrong loss, not an error."""
+    if tuple(targets.shape[-len(answers) :]) != answers:
+        raise ValueError(
+            f"targets must be (..., {', '.join(map(str, answers))}) for outputs of shape {tuple(outputs.shape)}, "
+            f"got shape {tuple(targets.shape)}"
+        )

@@ -1,0 +1,71 @@
+"""The denoising benchmark (section 4.1)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from multistable.arguments import positive_integer
+from multistable.tasks.base import Data
+from multistable.tasks.generated import GeneratedTask
+
+
+@dataclass(frozen=True)
+class Denoising(GeneratedTask):
+    """Five marked values of a stream of noise, to be given back in order at the last five time steps.
+
+    The first channel is u_t ~ N(0, 1). The second is 1 at five time steps t_1 < ... < t_5, drawn without replacement
+    from {1, ..., T - N}, and 0 elsewhere. The targets y_{T-4:T} are u at those five.
+
+    The paper writes the loss as a sum over the five answers and calls it the mean squared error: here it is the mean,
+    as in its tables (0.997 for an LSTM that has not learned): the best answer without any memory, 0, has a loss of 1.0.
+
+    Args:
+        T: the number of time steps.
+        N: no mark falls in the last N time steps; at least 5, the time of the answers.
+        cue: a -1 on the second channel at T - 4 tells the network when to start answering. The paper's text has
+            none (``cue=False``), but its tables fit the benchmark that has it.
+    """
+
+    T: int
+    N: int
+    cue: bool = True
+
+    input_size = 2
+    answers = 5
+
+    def __post_init__(self) -> None:
+        length, silence, answers = positive_integer("T", self.T), positive_integer("N", self.N), self.answers
+        if silence < answers:
+            raise ValueError(f"N must be at least {answers}, the number of answers, got {silence}")
+        if length < silence + answers:
+            raise ValueError(
+                f"T must be at least N + {answers} = {silence + answers}, to hold {answers} marks before the last "
+                f"N = {silence} time steps, got {length}"
+            )
+
+    @property
+    def length(self) -> int:
+        return self.T
+
+    def draw(self, n: int, generator: torch.Generator) -> Data:
+        """Inputs ``(T, n, 2)``, targets ``(n, 5)``."""
+        noise = torch.randn(self.T, n, generator=generator, device=generator.device, dtype=torch.float32)
+        times = self._times(n, generator)
+        marks = torch.zeros_like(noise).scatter_(0, times, 1.0)
+        if self.cue:
+            marks[-self.answers] = -1.0
+        return Data(inputs=torch.stack([noise, marks], -1), targets=noise.gather(0, times).T.contiguous())
+
+    def _times(self, n: int, generator: torch.Generator) -> Tensor:
+        """t_1 < ... < t_5, counted from 0, ``(5, n)``.
+
+        Floyd's algorithm: every set of five is equally likely, and no permutation of all time steps is needed.
+        """
+        device, end = generator.device, self.T - self.N
+        times = torch.empty(0, n, device=device, dtype=torch.int64)
+        for last in range(end - self.answers, end):
+            time = torch.randint(last + 1, (1, n), generator=generator, device=device)
+            taken = (times == time).any(0, keepdim=True)
+            times = torch.cat([times, torch.where(taken, last, time)])
+        return times.sort(0).values

@@ -1,0 +1,69 @@
+"""What the tasks have in common whose sequences are drawn: numbers to remember and to give back."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from multistable.arguments import positive_integer
+from multistable.tasks.base import Data, Device, Task, check_answers, check_draw
+
+SEQUENCES = 40_000
+"""Size of the learning set and of the test set in the paper."""
+
+
+class GeneratedTask(Task):
+    """A task of one output that gives numbers back at its last time steps.
+
+    The learning set and the test set have one distribution: what differs is what the generator gives next.
+    """
+
+    output_size = 1
+
+    @property
+    @abstractmethod
+    def answers(self) -> int:
+        """How many of the last time steps have a target."""
+
+    @abstractmethod
+    def draw(self, n: int, generator: torch.Generator) -> Data:
+        """``n`` sequences in float32 on the generator's device; targets ``(n, answers)``."""
+
+    def training(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """``n`` sequences, 40,000 by default; targets ``(n, answers)``."""
+        n = SEQUENCES if n is None else positive_integer("n", n)
+        check_draw(generator, dtype)
+        inputs, targets = self.draw(n, generator)
+        return Data(inputs.to(device, dtype), targets.to(device, dtype))
+
+    def testing(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """``n`` sequences, 40,000 by default; targets ``(n, answers)``."""
+        return self.training(n, generator=generator, device=device, dtype=dtype)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Squared error of the last outputs, mean over the answers and the batch.
+
+        ``outputs (time, ..., n, 1)``, of which only the last ``answers`` time steps are read, and
+        ``targets (..., n, answers)`` to ``(...)``.
+        """
+        last = outputs[-self.answers :].squeeze(-1).movedim(0, -1)
+        check_answers(outputs, targets, (outputs.shape[-2], self.answers))
+        return (last - targets).square().mean((-2, -1))
+
+    def accuracy(self, outputs: Tensor, targets: Tensor) -> None:
+        """``None``: a real number is near its target, not right or wrong."""
+        return

@@ -1,0 +1,89 @@
+"""What the two tasks on permuted images have in common: the permutation, the sets, the loss and the accuracy."""
+
+from abc import abstractmethod
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from multistable.arguments import positive_integer
+from multistable.tasks import mnist
+from multistable.tasks.base import Data, Device, Task, check_answers, check_draw
+
+PIXELS = 28 * 28
+
+
+def permutation() -> np.ndarray:
+    """The one order of the pixels ``(784,)`` in which all images are shown, from the paper's footnote.
+
+    It is that of ``np.random.seed(42); np.random.permutation(28 * 28)``, without the global generator.
+    """
+    return np.random.RandomState(42).permutation(PIXELS)
+
+
+class PermutedMNIST(Task):
+    """A task that shows permuted images of digits and asks for the digit at the last time step."""
+
+    output_size = 10
+    data: Path | str | None
+
+    @abstractmethod
+    def sequences(self, images: Tensor) -> Tensor:
+        """Permuted images ``(784, n)`` to inputs ``(time, n, input_size)``."""
+
+    def training(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """MNIST's 60,000 images in their own order, or ``n`` of them in random order; targets ``(n,)``, 0 to 9."""
+        return self._read("train", n, generator, device, dtype)
+
+    def testing(
+        self,
+        n: int | None = None,
+        *,
+        generator: torch.Generator,
+        device: Device = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Data:
+        """MNIST's 10,000 images in their own order, or ``n`` of them in random order; targets ``(n,)``, 0 to 9."""
+        return self._read("test", n, generator, device, dtype)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Negative log likelihood of the digit under the softmax of the last output, mean over the batch.
+
+        ``outputs (time, ..., n, 10)``, of which only the last time step is read, and ``targets (..., n)`` to ``(...)``.
+        """
+        check_answers(outputs, targets, (outputs.shape[-2],))
+        scores = functional.log_softmax(outputs[-1], -1)
+        digits = targets.expand(scores.shape[:-1]).unsqueeze(-1)
+        return -scores.gather(-1, digits).squeeze(-1).mean(-1)
+
+    def accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The share of digits with the highest last output, for the shapes of :meth:`loss`."""
+        check_answers(outputs, targets, (outputs.shape[-2],))
+        return (outputs[-1].argmax(-1) == targets).to(outputs.dtype).mean(-1)
+
+    def _read(
+        self, split: mnist.Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
+    ) -> Data:
+        if n is not None:
+            n = positive_integer("n", n)
+        check_draw(generator, dtype)
+        images, labels = mnist.load(split, self.data)
+        if n is not None:
+            if n > len(images):
+                raise ValueError(f"n must not exceed the {len(images)} images of the {split} set, got {n}")
+            order = torch.randperm(len(images), generator=generator, device=generator.device)[:n].cpu().numpy()
+            images, labels = images[order], labels[order]
+        device = generator.device if device is None else device
+        permuted = torch.from_numpy(images.reshape(-1, PIXELS).T[permutation()])
+        # Moved as bytes: a quarter of the way for float32.
+        inputs = self.sequences(permuted.to(device).to(dtype) / 255)
+        return Data(inputs, torch.from_numpy(labels.astype(np.int64)).to(device))
