@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from multistable.cells import CELLS
 from multistable.cells.base import Cell
-from multistable.scan import fused, reference
+from multistable.scan import engine, fused, scan
 from multistable.scan.kernels.plan import plan
 from multistable.scan.kernels.recurrence import KINDS, capacity
 
@@ -33,10 +33,10 @@ CELL_NAMES = ("gru", "lstm", "mgu", "nbrc", "brc")
 SIZES = (64, 128, 256, 512)
 NETWORKS = (1, 8, 32, 64, 128)
 PLAIN_STEPS = 10
-MEMORY_STEPS = 20
+MEMORY_STEPS = 100
 
 Row = dict[str, Any]
-Scan = Callable[[Cell[Any], Tensor, Any], Any]
+PLAIN = {"backend": "reference"}
 
 
 def make(name: str, hidden: int, networks: int) -> tuple[Cell[Any], list[Tensor]]:
@@ -49,16 +49,16 @@ def make(name: str, hidden: int, networks: int) -> tuple[Cell[Any], list[Tensor]
     return cell.bind(weights), list(weights.values())
 
 
-def layer(scan: Scan, name: str, hidden: int, networks: int, steps: int) -> Callable[[bool], None]:
-    """A function that runs a layer forward and, when asked, backward."""
+def layer(settings: dict[str, str], name: str, hidden: int, networks: int, steps: int) -> Callable[[bool], None]:
+    """A function that runs a layer forward and, when asked, backward, under these settings of the engine."""
     cell, weights = make(name, hidden, networks)
     lead = () if networks == 1 else (networks,)
     u = torch.randn(steps, *lead, BATCH, 1, device="cuda")
     upstream = torch.randn(steps, *lead, BATCH, hidden, device="cuda")
 
     def run(backward: bool) -> None:
-        projected = cell.project(u)
-        states = scan(cell, projected, cell.zero_state(projected[0]))
+        with engine(**settings):
+            states = scan(cell, u)
         if backward:
             torch.autograd.grad(states.h, weights, upstream)
 
@@ -103,11 +103,6 @@ def peak_megabytes(run: Callable[[bool], None]) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
-def fused_at(precision: str) -> Scan:
-    """The fused time loop at a precision."""
-    return lambda cell, projected, state: fused.scan(cell, projected, state, precision=precision)
-
-
 def uses_matrix_units(name: str, hidden: int, networks: int) -> bool:
     """Whether TF32 makes a difference: where it does not, the engine computes in float32 whatever is asked."""
     if KINDS[name].recurrent == 0:
@@ -126,14 +121,14 @@ def measure(name: str, hidden: int, networks: int, quick: bool) -> Row:
         if precision == "tf32" and not uses_matrix_units(name, hidden, networks):
             row |= {key.replace("ieee", "tf32"): value for key, value in row.items() if "ieee" in key}
             continue
-        run = layer(fused_at(precision), name, hidden, networks, steps)
+        run = layer({"backend": "fused", "precision": precision}, name, hidden, networks, steps)
         row[f"{precision} forward"] = microseconds(run, False, steps)
         row[f"{precision} both"] = microseconds(run, True, steps)
-    plain = layer(reference.scan, name, hidden, networks, PLAIN_STEPS)
+    plain = layer(PLAIN, name, hidden, networks, PLAIN_STEPS)
     row["plain forward"] = microseconds(plain, False, PLAIN_STEPS)
     row["plain both"] = microseconds(plain, True, PLAIN_STEPS)
-    for key, scan in (("engine MB", fused_at("ieee")), ("plain MB", reference.scan)):
-        row[key] = peak_megabytes(layer(scan, name, hidden, networks, MEMORY_STEPS))
+    for key, settings in (("engine MB", {"backend": "fused"}), ("plain MB", PLAIN)):
+        row[key] = peak_megabytes(layer(settings, name, hidden, networks, MEMORY_STEPS))
     if networks == 1 and name in ("gru", "lstm"):
         allowed = torch.backends.cudnn.allow_tf32
         for key, allow in (("cudnn tf32", True), ("cudnn ieee", False)):

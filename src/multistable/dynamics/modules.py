@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.cells.base import Cell
 from multistable.networks.convert import TorchRecurrence
-from multistable.networks.layers import Layer, LayerState
+from multistable.networks.layers import Layer, LayerState, Single
 
 
 class TorchLayer(Layer):
@@ -24,6 +24,11 @@ class TorchLayer(Layer):
     def cells(self) -> tuple[Cell[Any], ...]:
         """The layer's cell, over weights made anew from the module's present parameters."""
         return (self._recurrence.cell(),)
+
+    def frozen(self) -> Layer:
+        """The layer over weights made once, out of the present parameters."""
+        with torch.no_grad():
+            return Single(self._recurrence.cell())
 
 
 class ModuleLayer(Layer):

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multistable.dynamics.system import WINDOW, States, System, flat
+from multistable.dynamics.system import States, System, flat
+
+# The steps between two looks at the states: at first few, so that the end comes soon, and once it has not come, more,
+# since looking takes time too. Multiples of 60, which has many divisors: a state on a short cycle is back after any.
+WINDOW, LATE_WINDOW, EARLY = 60, 480, 3000
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,13 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
         u: the constant input, ``(..., n, features)`` or ``(..., 1, features)``.
         steps: M, the stabilisation period.
     """
+    system = system.frozen()
     start = flat(states)
     u = u.expand(*start.shape[:-1], u.shape[-1])
     snapshot, since, done = start, 0, 0
     periods = torch.zeros(start.shape[:-1], dtype=torch.long, device=start.device)
     while done < steps:
-        window = min(WINDOW, steps - done)
+        window = min(WINDOW if done < EARLY else LATE_WINDOW, steps - done)
         states = system.last(u.expand(window, *u.shape), states)
         done += window
         present = flat(states)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -20,8 +20,7 @@ from multistable.networks.layers import Layer, LayerState, Single
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
-# States of this many time steps are kept at once where not all are needed. 60 has many divisors: a state on a
-# short cycle is back where it was after a window.
+# States of this many time steps are kept at once where not all are needed.
 WINDOW = 60
 
 States = list[LayerState]
@@ -50,6 +49,10 @@ class System:
     def input_size(self) -> int:
         """The features of the input."""
         return self.layers[0].input_size
+
+    def frozen(self) -> "System":
+        """The same system over its present weights, without gradients to them, and without the cost of asking."""
+        return replace(self, layers=[layer.frozen() for layer in self.layers])
 
     def constant_input(self, layer: int, draws: Draws) -> Tensor:
         """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""

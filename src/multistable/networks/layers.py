@@ -30,6 +30,10 @@ class Layer(nn.Module):
         """The state of :attr:`warmable` out of that of the whole layer."""
         return state
 
+    def frozen(self) -> "Layer":
+        """The layer over its present weights, for many calls without a change of them."""
+        return self
+
     @property
     def input_size(self) -> int:
         return self.cells[0].input_size

@@ -168,8 +168,11 @@ def _weight_gradient(kind: Kind, before: Tensor, modulated: Tensor, grads: Tenso
         pairs = [(before, grads[..., : 2 * H]), (before, grads[..., 3 * H :])]
     else:
         pairs = [(before, grads[..., : kind.recurrent * H])]
-    products = [a.transpose(-1, -2) @ b for a, b in pairs]
-    return products[0] if len(products) == 1 else torch.cat(products, dim=-1)
+    product = before.new_empty(len(before), H, kind.recurrent * H)
+    columns = product.split([b.shape[-1] for _, b in pairs], dim=-1)
+    for (a, b), out in zip(pairs, columns, strict=True):
+        torch.bmm(a.mT, b, out=out)
+    return product
 
 
 def _after_each_step(buffers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
