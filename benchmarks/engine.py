@@ -35,6 +35,9 @@ NETWORKS = (1, 8, 32, 64, 128)
 PLAIN_STEPS = 10
 MEMORY_STEPS = 100
 
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000")  # Okabe-Ito: colour-blind readers can tell them apart
+LABELS = {"ieee both": "{}, float32", "tf32 both": "{}, TF32", "plain both": "{}, plain loop"}
+
 Row = dict[str, Any]
 PLAIN = {"backend": "reference"}
 
@@ -207,19 +210,19 @@ def plot(rows: list[Row], path: Path) -> None:
     """Time of a step for each network, over the number of networks that advance together."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(SIZES), figsize=(16, 4.5), sharey=True, squeeze=False)
+    figure, axes = pyplot.subplots(1, len(SIZES), figsize=(14, 4.5), sharey=True, squeeze=False, layout="constrained")
     for axis, hidden in zip(axes[0], SIZES, strict=True):
-        for colour, name in enumerate(CELL_NAMES):
+        for name, colour in zip(CELL_NAMES, COLOURS, strict=True):
             of_cell = [row for row in rows if row["cell"] == name and row["hidden"] == hidden]
             networks = [row["networks"] for row in of_cell]
             for key, style in (("ieee both", "-o"), ("tf32 both", "--"), ("plain both", ":")):
                 values = [row[key] / row["networks"] for row in of_cell]
-                axis.loglog(networks, values, style, color=f"C{colour}", label=name if key == "ieee both" else None)
+                axis.loglog(networks, values, style, color=colour, label=LABELS[key].format(name))
         axis.set(title=f"H = {hidden}", xlabel="networks together")
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("µs per network, layer and step, forward + backward")
-    axes[0][0].legend(title="fused, float32 (-- TF32)\nplain loop: dotted")
-    figure.tight_layout()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=9)
     figure.savefig(path, dpi=130)
 
 

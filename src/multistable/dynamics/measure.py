@@ -83,7 +83,7 @@ def estimate(
         inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     settled = stabilise(system, together, torch.cat(inputs, dim=-2), stabilisation)
-    values = vaa(settled.states.unflatten(-2, (batches, batch_size)), eps).double().cpu()
+    values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
     return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
 
 
