@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from multistable.cells.base import Cell
 from multistable.networks.convert import TorchRecurrence
-from multistable.networks.layers import Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 
 
-class TorchLayer(Layer):
+class TorchLayer(CellLayer):
     """One layer of a ``torch.nn`` recurrence, sharing the user's own parameters."""
 
     def __init__(self, recurrence: TorchRecurrence) -> None:

@@ -16,7 +16,7 @@ from multistable.dynamics.modules import ModuleLayer, TorchLayer
 from multistable.dynamics.sequences import SequenceSet, sequence_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
@@ -35,7 +35,7 @@ class System:
     and ``R`` for an ensemble.
     """
 
-    layers: list[Layer]
+    layers: Sequence[Layer]
     members: int | None
     device: torch.device
     dtype: torch.dtype
@@ -135,7 +135,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         check_batch_size(batch_size, len(data))
     like = next(rnn.parameters(), torch.empty(0))
     with evaluating(rnn):
-        layers = _known_layers(rnn) or [ModuleLayer(rnn, data.features, batch_first)]
+        layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, data.features, batch_first)]
         system = System(layers, members, like.device, like.dtype)
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
@@ -143,12 +143,12 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         yield system, data
 
 
-def _known_layers(rnn: nn.Module) -> list[Layer] | None:
+def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
     """The layers of a network whose equations are known; ``None`` for any other module."""
     if isinstance(rnn, Ensemble):
         rnn = rnn.network
     if isinstance(rnn, RNN):
-        return cast(list[Layer], list(rnn.layers))
+        return cast(list[CellLayer], list(rnn.layers))
     if isinstance(rnn, Cell):
         return [Single(rnn)]
     recurrences = torch_recurrences(rnn)

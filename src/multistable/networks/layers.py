@@ -1,5 +1,6 @@
 """Recurrent layers: one cell, or two side by side."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,29 @@ LayerState = tuple[Any, ...]
 """The state of a layer: for each of its cells, that cell's named tuple."""
 
 
-class Layer(nn.Module):
-    """Recurrences side by side that read the same input; the layer's output is their concatenation."""
+class Layer(nn.Module, ABC):
+    """A recurrent layer: what networks are stacked of, and what is measured and warmed up one by one."""
 
     @property
-    def cells(self) -> tuple[Cell[Any], ...]:
-        """The recurrences of this layer."""
-        raise NotImplementedError
+    @abstractmethod
+    def input_size(self) -> int:
+        """The features of the input."""
+
+    @abstractmethod
+    def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+        """Advance over a whole sequence.
+
+        Args:
+            u: inputs, ``(time, ..., n, input_size)``.
+            state: the state before the first step; zero when not given.
+
+        Returns:
+            The output ``(time, ..., n, units)`` and the state after each step, each field with time first.
+        """
+
+    @abstractmethod
+    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        """The state after the last step alone, without gradient; arguments as for :meth:`forward`."""
 
     @property
     def warmable(self) -> "Layer":
@@ -34,6 +51,15 @@ class Layer(nn.Module):
         """The layer over its present weights, for many calls without a change of them."""
         return self
 
+
+class CellLayer(Layer):
+    """Cells side by side that read the same input; the layer's output is their concatenation."""
+
+    @property
+    @abstractmethod
+    def cells(self) -> tuple[Cell[Any], ...]:
+        """The recurrences of this layer."""
+
     @property
     def input_size(self) -> int:
         return self.cells[0].input_size
@@ -43,20 +69,10 @@ class Layer(nn.Module):
         return sum(cell.hidden_size for cell in self.cells)
 
     def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
-        """Advance over a whole sequence.
-
-        Args:
-            u: inputs, ``(time, ..., n, input_size)``.
-            state: the state before the first step; zero when not given.
-
-        Returns:
-            The output ``(time, ..., n, hidden_size)`` and the state after each step, each field with time first.
-        """
         states = _scan_side_by_side(self.cells, u, state)
-        return torch.cat([x[0] for x in states], dim=-1), states
+        return _joined([x[0] for x in states]), states
 
     def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
-        """The state after the last step alone, without gradient; arguments as for :meth:`forward`."""
         return _scan_side_by_side(self.cells, u, state, only_last=True)
 
     @property
@@ -66,10 +82,7 @@ class Layer(nn.Module):
 
     def merge(self, state: LayerState) -> dict[str, Tensor]:
         """Each field of the state as one tensor ``(..., n, units)``, the cells that have it side by side."""
-        return {
-            name: torch.cat([getattr(x, name) for x in state if name in x._fields], dim=-1)
-            for name in self.state_fields
-        }
+        return {name: _joined([getattr(x, name) for x in state if name in x._fields]) for name in self.state_fields}
 
     def split(self, merged: dict[str, Tensor]) -> LayerState:
         """The inverse of :meth:`merge`."""
@@ -82,7 +95,7 @@ class Layer(nn.Module):
         return tuple(cell.State(*(next(pieces[name]) for name in cell.State._fields)) for cell in self.cells)
 
 
-class Single(Layer):
+class Single(CellLayer):
     """A layer of one cell."""
 
     def __init__(self, cell: Cell[Any]) -> None:
@@ -94,7 +107,7 @@ class Single(Layer):
         return (self.cell,)
 
 
-class Double(Layer):
+class Double(CellLayer):
     """A layer of two half-size recurrences (section 5.3), of which warmup changes the first alone.
 
     ``warmed`` becomes multistable, ``transient`` keeps its rich transient dynamics. They may be different cells.
@@ -141,3 +154,8 @@ def _stackable(cells: Sequence[Cell[Any]]) -> bool:
     first = cells[0]
     only_own_parameters = not (first._modules or first._buffers)
     return len(cells) > 1 and only_own_parameters and all(first.same_equations(cell) for cell in cells[1:])
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Side by side along the last dimension; one alone is not copied."""
+    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors), dim=-1)

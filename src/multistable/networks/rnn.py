@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from multistable.arguments import positive_integer
 from multistable.cells import CELLS, Cell
-from multistable.networks.layers import Double, Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Double, LayerState, Single
 
 CellSpec = str | Callable[..., Cell[Any]]
 
@@ -54,7 +54,7 @@ class RNN(nn.Module):
         makers = _cell_makers(cell, double)
         factory = {"generator": generator, "device": device, "dtype": dtype, **options}
 
-        def layer(features: int) -> Layer:
+        def layer(features: int) -> CellLayer:
             if double:
                 return Double(*(make(features, hidden_size // 2, **factory) for make in makers))
             return Single(makers[0](features, hidden_size, **factory))
@@ -145,8 +145,8 @@ class RNN(nn.Module):
         return f"batch_first={self.batch_first}"
 
     @property
-    def _stack(self) -> list[Layer]:
-        return cast(list[Layer], list(self.layers))
+    def _stack(self) -> list[CellLayer]:
+        return cast(list[CellLayer], list(self.layers))
 
     def _forward_packed(self, packed: PackedSequence, state: Any) -> tuple[PackedSequence, Any]:
         u, lengths = pad_packed_sequence(packed)
