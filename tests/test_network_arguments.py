@@ -1,0 +1,89 @@
+"""What networks refuse, and how they say so."""
+
+import pytest
+from torch.nn.utils.rnn import pack_sequence
+
+import multistable as ms
+from numpy_cells import normal
+from small_networks import HIDDEN, INPUT, TIME, N, make, random_state
+
+CHOICES = ", ".join(ms.CELLS)
+BAD_ARGUMENTS = [
+    (("grru", 2, 4), {}, f"unknown cell 'grru'; choose from {CHOICES}"),
+    ((("gru", "grru"), 2, 4), {"double": True}, f"unknown cell 'grru'; choose from {CHOICES}"),
+    ((("gru", "lstm"), 2, 4), {}, "a pair of cells needs double=True"),
+    ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells, got 3"),
+    (("gru", 2, 5), {"double": True}, "hidden_size must be even.*got 5"),
+    (("gru", 2, 2.0), {"double": True}, "hidden_size must be a positive integer, got 2.0"),
+    (("gru", 2, 4, 0), {}, "num_layers must be a positive integer, got 0"),
+    (("gru", 2, 4, -1), {}, "num_layers must be a positive integer, got -1"),
+    (("gru", 2, 4, 1.5), {}, "num_layers must be a positive integer, got 1.5"),
+    (("gru", 0, 4), {}, "input_size must be a positive integer, got 0"),
+    (("gru", 0, 4), {"double": True}, "input_size must be a positive integer, got 0"),
+    (("gru", 2, 0), {}, "hidden_size must be a positive integer, got 0"),
+    (("gru", 2, 0), {"double": True}, "hidden_size must be a positive integer, got 0"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "options", "message"), BAD_ARGUMENTS, ids=str)
+def test_bad_arguments_are_named_in_the_error(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        ms.RNN(*arguments, **options)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("cell", [(), 5, None], ids=str)
+def test_what_is_no_cell_is_refused(cell, double):
+    with pytest.raises((TypeError, ValueError), match="cell must be"):
+        ms.RNN(cell, 2, 4, double=double)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("shape", [(TIME, N, INPUT + 1), (TIME, INPUT + 1), (TIME, N, 1)], ids=str)
+def test_an_input_with_the_wrong_features_is_refused(cell, shape):
+    with pytest.raises(ValueError, match=f"input_size = {INPUT} features, got {shape[-1]}"):
+        make(cell)(normal(*shape))
+
+
+def test_a_packed_input_with_the_wrong_features_is_refused():
+    with pytest.raises(ValueError, match=f"input_size = {INPUT} features, got 3"):
+        make()(pack_sequence([normal(4, 3)]))
+
+
+def test_a_vector_is_refused():
+    with pytest.raises(ValueError, match=r"input must be.*got shape \(2,\)"):
+        make()(normal(INPUT))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("double", [False, True])
+def test_a_sequence_of_length_zero_is_refused(batch_first, double):
+    with pytest.raises(ValueError, match=r"length 0|time"):
+        make(batch_first=batch_first, double=double)(normal(*((N, 0) if batch_first else (0, N)), INPUT))
+
+
+@pytest.mark.parametrize(("cell", "state", "message"), [
+    ("lstm", normal(1, N, HIDDEN), r"the state must be \(h, c\).*1 layers.*got shapes \[\(1, 3, 4\)\]"),
+    ("gru", (normal(1, N, HIDDEN), normal(1, N, HIDDEN)), r"the state must be \(h\).*got shapes"),
+    ("gru", normal(2, N, HIDDEN), r"1 layers first, got shapes \[\(2, 3, 4\)\]"),
+    ("gru", normal(1, N, HIDDEN + 1), "state 'h' must have 4 units, got 5"),
+    ("lstm", (normal(1, N, HIDDEN), normal(1, N, HIDDEN - 1)), "state 'c' must have 4 units, got 3"),
+], ids=["no-memory", "memory-too-many", "layers", "units", "units-of-memory"])  # fmt: skip
+def test_a_state_of_the_wrong_form_is_refused(cell, state, message):
+    with pytest.raises(ValueError, match=message):
+        make(cell)(normal(TIME, N, INPUT), state)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("n", [1, N + 1])
+def test_a_state_of_another_batch_size_is_refused(cell, double, n):
+    rnn = make(cell, double=double)
+    with pytest.raises(ValueError, match="state"):
+        rnn(normal(TIME, N, INPUT), random_state(rnn, n))
+
+
+def test_a_batched_state_with_one_sequence_is_refused():
+    rnn = make("gru")
+    with pytest.raises(ValueError, match="state"):
+        rnn(normal(TIME, INPUT), normal(1, N, HIDDEN))
