@@ -103,11 +103,11 @@ def test_state_is_as_before_when_a_call_fails(call):
     assert (module_state(rnn), global_state()) == before
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_grad_mode_of_the_caller_does_not_matter(enabled):
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_grad_mode_of_the_caller_does_not_matter(mode):
     rnn, x = make("torch.nn.GRU"), torch.randn(6, 12, FEATURES, dtype=torch.float64)
     start = [p.clone() for p in rnn.parameters()]
-    with torch.set_grad_enabled(enabled), warnings.catch_warnings():
+    with mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ms.WarmupWarning)
         CALLS["warmup"](rnn, x)
         assert isinstance(CALLS["measure"](rnn, x).vaa, float)

@@ -79,7 +79,11 @@ def warmup(
     if not (isinstance(lr, int | float) and 0 < lr < math.inf):
         raise ValueError(f"lr must be a positive number, got {lr!r}")
     goal = check_target(target, members_of(rnn))
-    with studying(rnn, sequences, batch_size=batch_size) as (system, data), torch.enable_grad():
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        studying(rnn, sequences, batch_size=batch_size) as (system, data),
+    ):
         parameters = _parameters(rnn, system)
         draws = Draws(generator, system.members)
         history = WarmupHistory(target=goal, batch_size=batch_size)
