@@ -1,5 +1,9 @@
 """The fused loop on the CPU against the reference: same states, same gradients, for every cell."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -70,7 +74,7 @@ def test_states_and_gradients(kind, leading, constant):
 @pytest.mark.parametrize("at_once", [1, 40, 10_000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slopes_found_for_any_number_of_steps_at_once(kind, at_once, monkeypatch):
-    monkeypatch.setattr(cpu.loop, "AT_ONCE", at_once)
+    monkeypatch.setattr(cpu.base, "AT_ONCE", at_once)
     cell = make(kind, 3)
     check(cell, *problem(cell, 17, 5))
 
@@ -159,13 +163,179 @@ def test_states_changed_before_backward_raise(kind):
         torch.autograd.grad(loss, u)
 
 
+@pytest.fixture(params=["torch", "numba"])
+def path(request, monkeypatch):
+    """The operations of PyTorch, and the compiled formulas, which float32 takes where numba is installed."""
+    if request.param == "torch":
+        monkeypatch.setattr(cpu, "compiled_equations", dict)
+    else:
+        pytest.importorskip("numba")
+        assert len(cpu.compiled_equations()) == 5
+    return request.param
+
+
+def single(kind: str, hidden: int, leading: tuple[int, ...] = ()) -> Cell:
+    """A cell in float32 whose sums have the same size for every ``hidden``, so that rounding does not grow in time."""
+    cell = make(kind, hidden, leading, torch.float32)
+    return cell.bind({name: (w / hidden**0.5).detach().requires_grad_() for name, w in weights_of(cell).items()})
+
+
+def weights_of(cell: Cell) -> dict[str, Tensor]:
+    return {name: weight for name, weight in cell._parameters.items() if weight is not None}
+
+
+def error(actual: Tensor, wanted: Tensor) -> float:
+    return ((actual.double() - wanted).abs().max() / wanted.abs().max()).item()
+
+
+@pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_single_precision(kind):
-    cell = make(kind, 16, dtype=torch.float32)
+def test_single_precision(kind, leading, constant, path):
+    """Against the reference in float64: a few units in the last place, 6e-8, for each of the steps."""
+    for steps, n, hidden in [(1, 1, 1), (1, 5, 16), (2, 1, 3), (2, 5, 1), (17, 1, 33), (17, 5, 16), (17, 5, 33)]:
+        cell = single(kind, hidden, leading)
+        u, state, project = problem(cell, steps, n, leading, constant)
+        u64, *state64 = (tensor.detach().double().requires_grad_() for tensor in (u, *state))
+        cell64 = cell.bind({name: w.detach().double().requires_grad_() for name, w in weights_of(cell).items()})
+        projected = cell64.project(u64).expand(steps, *leading, n, -1)
+        expected = reference.scan(cell64, projected, cell.State(*state64))
+        upstream = [torch.randn_like(field) for field in expected]
+        wanted = torch.autograd.grad(expected, [u64, *state64, *weights_of(cell64).values()], upstream)
+        states = cpu.scan(cell, project(), state)
+        inputs = [u, *state, *weights_of(cell).values()]
+        gradients = torch.autograd.grad(states, inputs, [field.float() for field in upstream])
+        assert all(field.dtype == torch.float32 for field in (*states, *gradients))
+        assert max(map(error, states, expected)) < 2e-6
+        assert max(map(error, gradients, wanted)) < 1e-5
+        with torch.no_grad():
+            without = cpu.scan(cell, project(), state)
+            last = cpu.last(cell, project(), state)
+        # To the bit only where rows are aligned: the products of PyTorch's library depend on that.
+        atol = 0 if kind == "brc" or hidden % 16 == 0 else 2e-6
+        for field, same, end in zip(states, without, last, strict=True):
+            torch.testing.assert_close(same, field, rtol=0, atol=atol)
+            torch.testing.assert_close(end, field[-1], rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_with_strides_and_some_gradients(kind, path):
+    cell = single(kind, 5)
+    u = torch.randn(4, 7, 2).transpose(0, 1).requires_grad_()
+    state = cell.State(*(torch.randn(5, 4).mT.requires_grad_() for _ in cell.State._fields))
+    for field in range(len(state)):
+        for wanted in (u, state[0], cell.recurrent_weight):
+            fused, plain = (
+                torch.autograd.grad(module.scan(cell, cell.project(u), state)[field].mT[..., 1:].sum(), wanted)
+                for module in (cpu, reference)
+            )
+            torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_calls_are_one_to_the_bit(kind, path):
+    """A step is a function of the state alone, however many are taken at once."""
+    cell = single(kind, 48)
     _, state, project = problem(cell, 17, 5)
-    for fused, plain in zip(cpu.scan(cell, project(), state), reference.scan(cell, project(), state), strict=True):
-        assert fused.dtype == torch.float32
-        torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        projected = project()
+        whole = cpu.last(cell, projected, state)
+        parts = cpu.last(cell, projected[6:], cpu.last(cell, projected[:6], state))
+    assert all(map(torch.equal, whole, parts))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_finite_stays_visible_in_its_row(kind, path):
+    cell = single(kind, 33)
+    _, state, project = problem(cell, 3, 5)
+    with torch.no_grad():
+        projected = project().clone()
+        whole = cpu.scan(cell, projected, state)
+        projected[1, 2] = torch.nan
+        projected[0, 3] = torch.inf
+        states = cpu.scan(cell, projected, state)
+        plain = reference.scan(cell, projected, state)
+    for field, expected, unharmed in zip(states, plain, whole, strict=True):
+        assert field[1:, 2].isnan().all()
+        assert torch.equal(field.isnan(), expected.isnan())
+        assert torch.equal(field[:, [0, 1, 4]], unharmed[:, [0, 1, 4]])
+
+
+def test_a_unit_does_not_depend_on_its_place():
+    """In a full vector, and in what is left at the end of a row; on one thread and on many."""
+    pytest.importorskip("numba")
+    cell = single("brc", 37)
+    _, state, project = problem(cell, 17, 5)
+    projected = project().detach()
+    with torch.no_grad():
+        whole = cpu.scan(cell, projected, state).h
+        for columns in (slice(0, 5), slice(16, 37), slice(36, 37)):
+            w = cell.recurrent_weight.unflatten(-1, (2, -1))[:, columns].flatten()
+            part = CELLS["brc"](2, len(w) // 2)
+            part = part.bind({**weights_of(part), "recurrent_weight": w})
+            x = projected.unflatten(-1, (3, -1))[..., columns].flatten(-2)
+            assert torch.equal(cpu.scan(part, x, part.State(state.h[:, columns])).h, whole[..., columns])
+        for rows in (slice(0, 1), slice(2, 5)):
+            assert torch.equal(cpu.scan(cell, projected[:, rows], cell.State(state.h[rows])).h, whole[:, rows])
+
+
+def test_threads_change_nothing(monkeypatch):
+    pytest.importorskip("numba")
+    from multistable.scan.cpu import compiled
+
+    cell = single("brc", 5, (3,))
+    u, state, project = problem(cell, 17, 4, (3,))
+
+    def run():
+        states = cpu.scan(cell, project(), state)
+        return states.h, *torch.autograd.grad(states.h.square().sum(), [u, state.h, cell.recurrent_weight])
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    alone = run()
+    monkeypatch.setattr(compiled, "WORTH_A_THREAD", 1)
+    assert all(map(torch.equal, alone, run()))
+
+
+def test_tanh_is_right_to_a_few_units_in_the_last_place():
+    pytest.importorskip("numba")
+    from multistable.scan.cpu.pointwise import add_sigmoid, add_tanh
+
+    def value(function, x):
+        y = torch.zeros_like(x)
+        function(y.numpy(), x.numpy())
+        return y
+
+    grid = torch.linspace(-20, 20, 2_000_001)
+    small = torch.logspace(-44, 0, 100_001, dtype=torch.float64).float()
+    for x in (grid, small, -small):
+        y, exact = value(add_tanh, x), x.double().tanh()
+        unit = torch.from_numpy(np.spacing(exact.abs().float().numpy())).double()
+        assert ((y.double() - exact).abs() / unit).max() < 6
+        assert y.abs().max() <= 1
+        y = value(add_sigmoid, x)
+        assert (y.double() - x.double().sigmoid()).abs().max() < 2.5e-7
+        assert 0 <= y.min() <= y.max() <= 1
+    special = value(add_tanh, torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, 1e-42]))
+    assert special[0].isnan()
+    assert torch.equal(special[1:], torch.tensor([1.0, -1.0, 0.0, 1e-42]))
+
+
+def test_which_equations_are_taken(monkeypatch):
+    pytest.importorskip("numba")
+    assert "compiled" not in cpu._equations(make("gru", 3), torch.zeros(2, 5, 9, dtype=torch.float64)).__module__
+    chosen = {}
+    for threads in (2, 16):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        for n in (5, 20_000):
+            for kind in ("gru", "brc"):
+                equations = cpu._equations(make(kind, 3, dtype=torch.float32), torch.zeros(1, n, 9))
+                chosen[threads, n, kind] = "compiled" in equations.__module__
+    assert [key for key, value in chosen.items() if not value] == [(16, 20_000, "gru")]
+
+
+def test_numba_is_loaded_late():
+    code = "import sys, multistable; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,12 @@
 """The time loop on the CPU: the numbers of ``reference``, from buffers made once and written in place.
 
-``equations`` has the formulas of each cell, ``loop`` the time loop and its gradient, written once for all.
+``base`` has the time loop, ``equations`` the formulas of each cell as operations of PyTorch, ``loop`` the buffers and
+the gradient, written once for all. Where numba is installed (the extra ``cpu``), ``compiled`` advances float32: the
+formulas of a step in one pass (``pointwise``), with a tanh that is many times faster than PyTorch's.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,9 +14,14 @@ from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan.cpu import loop
+from multistable.scan.cpu.base import Equations
 from multistable.scan.cpu.equations import EQUATIONS
 
 __all__ = ["last", "scan", "supported"]
+
+FEW_THREADS = 4
+SPREAD_BY_PYTORCH = 32_768
+"""Elements above which PyTorch's passes use all threads: with more than a few of them they beat one compiled pass."""
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
@@ -62,6 +70,28 @@ def last(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
     return cell.State(*(field.reshape(shape) for field in states))
 
 
+@cache
+def compiled_equations() -> dict[type[Equations], type[Equations]]:
+    """The compiled equations by those of PyTorch; empty without numba."""
+    try:
+        from multistable.scan.cpu import compiled
+    except (ImportError, RuntimeError):  # not installed; or no folder in which numba may keep what it compiles
+        return {}
+    return compiled.EQUATIONS
+
+
+def _equations(cell: Cell[Any], projected: Tensor) -> type[Equations]:
+    """The fastest equations for this input."""
+    plain = EQUATIONS[type(cell).step]
+    elements = math.prod(projected.shape[1:-1]) * cell.hidden_size
+    product = plain.recurrent > 0  # then steps are passes of one thread between products
+    if projected.dtype != torch.float32 or (
+        product and elements > SPREAD_BY_PYTORCH and torch.get_num_threads() > FEW_THREADS
+    ):
+        return plain
+    return compiled_equations().get(plain, plain)
+
+
 def _weights(cell: Cell[Any]) -> dict[str, Tensor]:
     """The recurrent weights by name: the matrix, or the vector of BRC, and the recurrent bias that a GRU may have."""
     weights = {name: getattr(cell, name, None) for name in ("recurrent_weight", "recurrent_bias")}
@@ -84,7 +114,7 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
     flat = [recurrences] if recurrences != 1 else []
     # Steps that share their memory are one step, taken many times.
     different = projected[:1] if projected.stride(0) == 0 and len(projected) > 1 else projected
-    equations = EQUATIONS[type(cell).step]
+    equations = _equations(cell, projected)
     weights = []
     for weight, dim in zip(_weights(cell).values(), (equations.weight_dim, 1), strict=False):
         own = weight.shape[-dim:]

@@ -6,102 +6,15 @@ step. Backward, ``g`` is the gradient of the state after the step, ``before`` th
 gradient: slopes are found for many steps at once, and only the rest is done step by step.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from multistable import cells
-
-Tensors = tuple[Tensor, ...]
-
-
-class Equations(ABC):
-    """A cell for the shared loop, which hands the views of one time step to ``step`` and ``step_back``.
-
-    The other methods see many steps at once, as tensors with time first: ``(time, [N,] n, blocks * hidden)`` for the
-    projected input and what is kept, ``(time, [N,] n, blocks, hidden)`` for gradients ``d``; slopes ``k`` are
-    ``(blocks, time, [N,] n, hidden)``.
-    """
-
-    kept: ClassVar[tuple[int, ...]]
-    """The buffers kept for backward: how many blocks lie side by side in each."""
-    gates: ClassVar[int]
-    """Blocks of pre-activation gradients, those that the step before needs first."""
-    recurrent: ClassVar[int]
-    """How many of these blocks ``step_back`` writes; the others are ``g * k``, for many steps at once."""
-    of_input: ClassVar[slice]
-    """Which of these blocks are the gradient of the projected input."""
-    slopes: ClassVar[int]
-    """Blocks of slopes: one for each gate, then what else the cell needs."""
-    weight_dim: ClassVar[int] = 2
-    """Dimensions of the recurrent weight of one recurrence."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight = weight
-        self.bias = bias
-        self.zero, self.one = weight.new_zeros(()), weight.new_ones(())
-        many = weight.dim() > self.weight_dim
-        self.multiply: Callable[..., Tensor] = torch.bmm if many else torch.mm
-        self.multiply_add: Callable[..., Tensor] = torch.baddbmm if many else torch.addmm
-
-    @cached_property
-    def transposed(self) -> Tensor:
-        """The recurrent weight for gradients, ``([N,] recurrent * hidden, hidden)``."""
-        return self.weight.mT.contiguous()
-
-    @abstractmethod
-    def views(self, x: Tensor, kept: Tensors) -> Tensors:
-        """What ``step`` takes of the projected input and of the buffers to keep."""
-
-    @abstractmethod
-    def step(self, *views: Tensor) -> None:
-        """One step. Takes the fields of the state, those of the new state and ``views``."""
-
-    @abstractmethod
-    def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
-        """Write the slopes ``k`` from the states before the steps and what the steps kept."""
-
-    @abstractmethod
-    def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
-        """What ``step_back`` takes of the gradients, the slopes and what was kept."""
-
-    @abstractmethod
-    def step_back(self, *views: Tensor) -> None:
-        """One step back. Takes the fields of ``g``, ``before`` and ``add``, and ``views_back``.
-
-        ``add`` is the part of ``before`` that comes from the outputs directly.
-        """
-
-    def finish(self, state: Tensors, g: Tensors, k: Tensor, d: Tensor) -> None:
-        """What is left of the gradients once ``step_back`` has been through these steps."""
-        if self.recurrent < self.gates:
-            rest = slice(self.recurrent, self.gates)
-            torch.mul(g[0].unsqueeze(-2), k[rest].movedim(0, -2), out=d[..., rest, :])
-
-    @abstractmethod
-    def weight_gradients(self, state: Tensors, kept: Tensors, d: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of ``weight`` and ``bias``: one product over all steps."""
-
-
-def sigmoid_slope(g: Tensor, y: Tensor, out: Tensor) -> Tensor:
-    """``g * y * (1 - y)`` in one pass."""
-    return torch.ops.aten.sigmoid_backward.grad_input(g, y, grad_input=out)
-
-
-def tanh_slope(g: Tensor, y: Tensor, out: Tensor) -> Tensor:
-    """``g * (1 - y**2)`` in one pass."""
-    return torch.ops.aten.tanh_backward.grad_input(g, y, grad_input=out)
-
-
-def sum_of_products(a: Tensor, b: Tensor) -> Tensor:
-    """The sum over time and batch of outer products: ``(t, [N,] n, i)``, ``(t, [N,] n, o)`` to ``([N,] i, o)``."""
-    if a.dim() == 4:
-        a, b = a.transpose(0, 1), b.transpose(0, 1)
-    return a.flatten(-3, -2).mT @ b.flatten(-3, -2)
+from multistable.scan.cpu.base import Equations, Tensors, sigmoid_slope, sum_of_products, tanh_slope
 
 
 class LSTM(Equations):
