@@ -1,4 +1,4 @@
-# Every target sets up what it needs: Python 3.11 or newer is all that must be there.
+# Every target but test-gpu sets up what it needs: Python 3.11 or newer is all that must be there.
 
 PYTHON ?= python3
 VENV := .venv

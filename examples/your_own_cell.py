@@ -10,13 +10,10 @@ from torch import Tensor, nn
 
 import multistable as ms
 from multistable.cells import initial
-from multistable.cells.base import Hidden
 
 
-class Leaky(ms.Cell[Hidden]):
+class Leaky(ms.Cell[ms.Hidden]):
     """h_t = (1 - a) h_{t-1} + a tanh(W_u u_t + W_h h_{t-1} + b), with a rate a for each unit."""
-
-    State = Hidden
 
     def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
@@ -25,10 +22,10 @@ class Leaky(ms.Cell[Hidden]):
         self.bias = initial.constant(hidden_size, value=0.0, **factory)
         self.rate = initial.constant(hidden_size, value=0.0, **factory)
 
-    def step(self, projected: Tensor, state: Hidden) -> Hidden:
+    def step(self, projected: Tensor, state: ms.Hidden) -> ms.Hidden:
         """One time step; W_u u_t + b comes in as ``projected``."""
         a = torch.sigmoid(self.rate).unsqueeze(-2)
-        return Hidden((1 - a) * state.h + a * torch.tanh(projected + state.h @ self.recurrent_weight))
+        return ms.Hidden((1 - a) * state.h + a * torch.tanh(projected + state.h @ self.recurrent_weight))
 
 
 class AnyModule(nn.Module):

@@ -109,6 +109,12 @@ def test_a_target_for_another_number_of_members(rnn):
         ms.warmup(ensemble, torch.zeros(5, 250, 2), target=[0.5, 0.6])
 
 
+@pytest.mark.parametrize("target", ["high", None, [[0.5]]])
+def test_a_target_that_is_no_number(rnn, target):
+    with pytest.raises(ValueError, match="target must be"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), target=target)
+
+
 @pytest.mark.parametrize("lr", [0, -1e-2, math.nan, "fast"])
 def test_a_learning_rate_that_is_not_positive(rnn, lr):
     with pytest.raises(ValueError, match="lr must be a positive number, got"):
@@ -122,7 +128,7 @@ def test_sizes_of_a_measure_that_are_not_positive_integers(rnn, name, value):
         ms.measure(rnn, torch.zeros(5, 250, 2), **{name: value})
 
 
-@pytest.mark.parametrize("value", [0, -3, 2.5, None])
+@pytest.mark.parametrize("value", [0, -3, 2.5, None, True])
 @pytest.mark.parametrize("name", ["steps", "batch_size", "max_stabilisation", "increment"])
 def test_sizes_of_a_warmup_that_are_not_positive_integers(rnn, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
@@ -184,8 +190,9 @@ def test_warmup_of_half_precision(rnn):
 
 def test_generators_that_do_not_fit(call, rnn):
     x = torch.randn(5, 250, 2)
-    with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
-        call(rnn, x, generator=[42])
+    for wrong in ([42], 42, "seed"):
+        with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
+            call(rnn, x, generator=wrong)
     two = [torch.Generator(), torch.Generator()]
     with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got 2"):
         call(rnn, x, generator=two)

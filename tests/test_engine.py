@@ -72,7 +72,7 @@ def test_unknown_settings_are_refused(name, accepted):
 
 
 @pytest.mark.parametrize("cell", ms.CELLS)
-def test_second_derivatives_raise_or_are_right(cell):
+def test_second_derivatives_raise_and_the_plain_loop_has_them(cell):
     rnn, x = ms.RNN(cell, 1, 3, dtype=torch.float64), torch.randn(4, 2, 1, dtype=torch.float64, requires_grad=True)
 
     def gradient(u):

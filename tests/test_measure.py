@@ -220,6 +220,57 @@ def test_low_precision_flags_do_not_reach_the_measure():
     assert vaa == 1 / 32
 
 
+def test_matrix_products_are_in_float32_inside_whatever_the_flags_say():
+    seen = set()
+
+    class Spy(Drift):
+        def forward(self, x, state=None):
+            backends = torch.backends
+            seen.add((backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision))
+            return super().forward(x, state)
+
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        ms.measure(Spy(), torch.randn(3, 40, 1), batches=1, stabilisation=3, generator=generator())
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == {("ieee", "ieee")}
+
+
+def test_a_network_that_diverges_says_so():
+    rnn = nn.RNN(1, 4, nonlinearity="relu")
+    with torch.no_grad():
+        rnn.weight_hh_l0.copy_(3 * torch.eye(4))
+    with pytest.raises(ms.DivergedError, match=r"states are not finite after .* diverges under a constant input"):
+        ms.measure(rnn, torch.randn(5, 40, 1, generator=generator()), generator=generator())
+
+
+def test_results_can_be_compared():
+    rnn, x = make_seeded("gru"), torch.randn(20, 64, 1, generator=generator())
+    first, second = (ms.measure(rnn, x, batches=2, generator=generator()) for _ in range(2))
+    assert first == second
+
+
+def test_a_module_without_parameters_is_measured_in_the_type_of_its_buffers():
+    class Reservoir(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("weight", 0.1 * torch.eye(3, dtype=torch.float64))
+            self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x, state=None):
+            self.calls += 1
+            h = x.new_zeros(x.shape[1], 3) if state is None else state
+            for u in x:
+                h = torch.tanh(h @ self.weight + u)
+            return h, h
+
+    reservoir = Reservoir()
+    assert ms.measure(reservoir, torch.randn(5, 40, 1), generator=generator()).vaa == 1 / 32
+    assert reservoir.calls == 0
+
+
 def test_autocast_does_not_reach_the_measure():
     rnn, x = make_seeded("gru", 64), torch.randn(20, 64, 1, generator=generator())
     plain = ms.measure(rnn, x, batches=2, generator=generator())

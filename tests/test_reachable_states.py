@@ -69,6 +69,8 @@ def test_all_forms_of_sequences_give_the_same_states():
         "batches of lists": [listed[:1], listed[1:]],
         "packed batches": [pack_sequence(listed[:3]), pack_sequence(listed[3:])],
         "batches with targets": [(x[:, :4], targets[:4]), (x[:, 4:], targets[4:])],
+        "inputs and targets": (x, x),
+        "pairs of sequences": [(sequence, sequence) for sequence in listed],
     }
     for name, form in forms.items():
         states = ms.reachable_states(rnn, form, generator=generator())
@@ -112,6 +114,26 @@ def test_gradients_reach_the_users_own_parameters(kind):
     )
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_forward_of_the_users_own_is_called():
+    class Forgetful(nn.GRU):
+        def forward(self, x, state=None):
+            output, state = super().forward(x, state)
+            return output, 0 * state
+
+    states = ms.reachable_states(Forgetful(FEATURES, 5).double(), inputs(5, 4))
+    assert states.shape == (4, 5)
+    assert not states.any()
+
+
+def test_the_default_device_does_not_matter():
+    rnn, x = make("torch.nn.GRU"), inputs(5, 4)
+    expected = ms.reachable_states(rnn, x, generator=generator())
+    with torch.device("meta"):
+        found = ms.reachable_states(rnn, x, generator=generator())
+        ms.reachable_states(rnn, list(x.unbind(1)), generator=generator())
+    assert torch.equal(found, expected)
 
 
 def test_no_gradients_when_they_are_off():

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import multistable as ms
 from networks import FEATURES, KINDS, in_layout, make
 
-SMALL = {"batch_size": 8, "generator": torch.Generator()}
 CALLS = {
     "reachable_states": ms.reachable_states,
     "measure": lambda rnn, x: ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=100),
@@ -92,6 +91,19 @@ def test_a_shuffled_loader_over_a_random_data_set_leaves_the_global_generators(c
     before = global_state()
     CALLS[call](rnn, loader)
     assert global_state() == before
+
+
+def test_a_precision_that_was_inherited_is_inherited_again():
+    backends = torch.backends
+    try:
+        backends.fp32_precision = "tf32"
+        ms.measure(nn_gru := torch.nn.GRU(1, 3), torch.randn(3, 40, 1), batches=1, stabilisation=2)
+        assert nn_gru.training
+        backends.fp32_precision = "ieee"
+        assert backends.cuda.matmul.fp32_precision == "ieee"
+        assert backends.mkldnn.matmul.fp32_precision == "ieee"
+    finally:
+        backends.fp32_precision = "none"
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -250,21 +250,78 @@ def test_slow_transients_warn_and_say_so():
     with pytest.warns(ms.WarmupWarning, match="drifting: VAA\\* is near its target"):
         history = ms.warmup(Slow(), x, steps=10, batch_size=20, max_stabilisation=20, generator=generator())
     assert history.outcome == "drifting"
-    assert history.vaa == pytest.approx(1 / 16)
+    assert history.vaa == pytest.approx(1 / 32)
+
+
+def bistable(units=12):
+    """A BRC of units that see one input each and remember its sign."""
+    rnn = ms.RNN("brc", units, units)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+        rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
+        rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
+    return rnn
+
+
+def pushes(n=64, units=12):
+    signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
+    return 5e3 * signs.expand(20, n, units)
+
+
+def test_a_collapsed_layer_is_seen_beside_a_multistable_one():
+    rnn = ms.RNN("brc", 12, 12, 2)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+    rnn.layers[0] = bistable().layers[0]
+    with pytest.warns(ms.WarmupWarning, match="collapsed: all states of a batch coincide in a layer"):
+        history = ms.warmup(rnn, pushes(), steps=3, batch_size=64, lr=1e-6, generator=generator())
+    assert history.vaa > 0.9
+    assert history.outcome == "collapsed"
+
+
+def test_a_collapsed_half_is_seen_beside_a_multistable_one():
+    rnn = ms.RNN("brc", 12, 24, double=True)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+    rnn.layers[0].transient = bistable().layers[0].cell
+    with pytest.warns(ms.WarmupWarning, match="collapsed"):
+        history = ms.warmup(rnn, pushes(), steps=3, batch_size=64, lr=1e-6, generator=generator())
+    assert history.outcome == "collapsed"
+
+
+def test_a_low_target_is_not_reached_by_a_single_attractor():
+    x = torch.randn(10, 64, 1, generator=generator())
+    with pytest.warns(ms.WarmupWarning):
+        history = ms.warmup(nn.GRU(1, 4), x, steps=1, batch_size=32, lr=1e-6, target=0.02, generator=generator())
+    assert history.outcome != "multistable"
+
+
+def test_a_network_that_diverges_in_the_long_run_is_left_as_it_was():
+    rnn = nn.RNN(1, 4, nonlinearity="relu")
+    with torch.no_grad():
+        rnn.weight_hh_l0.copy_(1.5 * torch.eye(4))
+    before = [p.clone() for p in rnn.parameters()]
+    x = torch.randn(5, 40, 1, generator=generator())
+    with pytest.raises(
+        ms.WarmupDivergedError, match=r"after the warmup .* states are not finite .* as they were before"
+    ):
+        ms.warmup(rnn, x, steps=2, batch_size=20, max_stabilisation=5, lr=1e-4, generator=generator())
+    assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), before, strict=True))
 
 
 def test_only_the_failed_members_of_an_ensemble_are_named():
-    good, collapsed = (ms.RNN("brc", 1, 6, generator=generator(seed)) for seed in range(2))
+    good, collapsed = bistable(), bistable()
     with torch.no_grad():
         for p in collapsed.parameters():
             p.zero_()
-        good.layers[0].cell.bias[6:12] = 2.0
-        good.layers[0].cell.input_weight[:, 12:] *= torch.linspace(1, 50, 6)
-    x = torch.randn(10, 12, 1, generator=generator())
+    ensemble = ms.Ensemble([good, collapsed, good])
     with pytest.warns(ms.WarmupWarning) as caught:
-        history = ms.warmup(ms.Ensemble([good, collapsed]), x, steps=2, batch_size=12, generator=generator())
-    assert history.outcome[1] == "collapsed"
-    assert any("member 1" in str(w.message) for w in caught)
+        history = ms.warmup(ensemble, pushes(), steps=2, batch_size=64, lr=1e-6, generator=generator())
+    assert history.outcome == ["multistable", "collapsed", "multistable"]
+    assert [str(warning.message)[:30] for warning in caught] == ["warmup did not make member 1 m"]
     assert not history.multistable
 
 

@@ -1,7 +1,8 @@
 """Measure how many attractors a recurrent network can reach, and create them before training."""
 
-from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM
+from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM, Hidden, HiddenAndMemory
 from multistable.dynamics import (
+    DivergedError,
     Measure,
     WarmupDivergedError,
     WarmupHistory,
@@ -29,8 +30,11 @@ __all__ = [
     "RNN",
     "Cell",
     "ChronoLSTM",
+    "DivergedError",
     "Double",
     "Ensemble",
+    "Hidden",
+    "HiddenAndMemory",
     "Measure",
     "WarmupDivergedError",
     "WarmupHistory",

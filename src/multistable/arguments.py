@@ -7,7 +7,7 @@ from typing import Any
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an ``int``, or an error that names the argument."""
     try:
-        number = operator.index(value)
+        number = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = 0
     if number < 1:

@@ -1,10 +1,10 @@
 """The equations of appendix A: one file a cell. A new cell is a file here and a line in ``CELLS``."""
 
-from multistable.cells.base import Cell
+from multistable.cells.base import Cell, Hidden
 from multistable.cells.brc import BRC
 from multistable.cells.chrono import ChronoLSTM
 from multistable.cells.gru import GRU
-from multistable.cells.lstm import LSTM
+from multistable.cells.lstm import LSTM, HiddenAndMemory
 from multistable.cells.mgu import MGU
 from multistable.cells.nbrc import NBRC
 
@@ -17,4 +17,4 @@ CELLS: dict[str, type[Cell]] = {
     "nbrc": NBRC,
 }
 
-__all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM"]
+__all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM", "Hidden", "HiddenAndMemory"]

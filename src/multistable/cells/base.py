@@ -31,7 +31,7 @@ class Cell(nn.Module, ABC, Generic[S]):
     A cell is also a module of its own: ``cell(u, state) -> (output, state)`` takes one step.
     """
 
-    State: ClassVar[Any]
+    State: ClassVar[Any] = Hidden
     """The named tuple of the cell's state; its first field ``h`` is the output, each is ``(..., n, hidden_size)``."""
 
     input_weight: Tensor
@@ -62,7 +62,10 @@ class Cell(nn.Module, ABC, Generic[S]):
     def forward(self, u: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """One step: input ``(..., n, input_size)`` to output ``(..., n, hidden_size)`` and the new state."""
         projected = self.project(u)
-        state = self.zero_state(projected) if state is None else self.State(*state)
+        if state is None:
+            state = self.zero_state(projected)
+        else:
+            state = self.State(*((state,) if isinstance(state, Tensor) else state))
         state = self.step(projected, state)
         return state[0], state
 
@@ -77,13 +80,22 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     def same_equations(self, other: "Cell[Any]") -> bool:
         """Whether the two differ in nothing but the values of their weights, so that these can be stacked."""
-        return type(self) is type(other) and self._make_up() == other._make_up()
+        if type(self) is not type(other) or self._weight_forms() != other._weight_forms():
+            return False
+        mine, theirs = self._options(), other._options()
+        return mine.keys() == theirs.keys() and all(_same(mine[name], theirs[name]) for name in mine)
 
-    def _make_up(self) -> tuple[Any, ...]:
-        """The cell's options, and the form of its weights."""
-        options = {name: value for name, value in vars(self).items() if name not in _MODULE_ATTRIBUTES}
-        weights = {name: (p.shape, p.dtype, p.device, p.requires_grad) for name, p in self.named_parameters()}
-        return options, weights
+    def _weight_forms(self) -> dict[str, tuple[Any, ...]]:
+        return {name: (p.shape, p.dtype, p.device, p.requires_grad) for name, p in self.named_parameters()}
+
+    def _options(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _MODULE_ATTRIBUTES}
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and bool((a == b).all())
+    return a is b or bool(a == b)

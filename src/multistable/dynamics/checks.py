@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def check_eps(eps: float) -> None:
-    """``eps`` is a positive number."""
-    if not (isinstance(eps, int | float) and 0 < eps < math.inf):
-        raise ValueError(f"eps must be a positive number, got {eps!r}")
+def check_positive_number(name: str, value: Any) -> None:
+    """The argument ``name`` is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def check_states(states: Tensor) -> None:
@@ -33,7 +35,10 @@ def check_batch_size(batch_size: int, available: int) -> None:
 
 def check_target(target: float | Sequence[float], members: int | None) -> Tensor:
     """The target as a tensor ``(...)``: one number, or one for each member of an ensemble."""
-    values = torch.as_tensor(target, dtype=torch.float64)
+    try:
+        values = torch.as_tensor(target, dtype=torch.float64, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"target must be a number in [0, 1], got {target!r}") from error
     leading = () if members is None else (members,)
     if values.shape not in {(), leading}:
         raise ValueError(

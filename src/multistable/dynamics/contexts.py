@@ -17,6 +17,7 @@ def evaluating(rnn: nn.Module) -> Iterator[None]:
     cuDNN is off inside: its recurrences give gradients in training mode only, and round to TF32.
     """
     modes = [(module, module.training) for module in rnn.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in rnn.buffers()]
     cudnn = torch.backends.cudnn.enabled
     try:
         for module, _ in modes:
@@ -30,6 +31,9 @@ def evaluating(rnn: nn.Module) -> Iterator[None]:
         torch.backends.cudnn.enabled = cudnn
         for module, training in modes:
             module.training = training
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
 
 
 @contextmanager
@@ -56,4 +60,6 @@ def _ieee_products() -> Iterator[None]:
     finally:
         for backend, precision in before:
             if backend.fp32_precision != precision:
-                backend.fp32_precision = precision
+                # A value that was inherited is inherited again.
+                inherited = precision == torch.backends.fp32_precision  # type: ignore[attr-defined]
+                backend.fp32_precision = "none" if inherited else precision

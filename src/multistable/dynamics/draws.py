@@ -1,6 +1,7 @@
 """Random numbers for the measures and the warmup, from generators that the caller gives."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class Draws:
         self._members = members
         if generator is None:
             generator = torch.Generator().manual_seed(torch.initial_seed())
-        self._generators = [generator] if isinstance(generator, torch.Generator) else list(generator)
+        self._generators: list[Any] = list(generator) if isinstance(generator, tuple | list) else [generator]
         if not all(isinstance(g, torch.Generator) for g in self._generators):
             raise TypeError("generator must be a torch.Generator, or a list of them, one for each member")
         if len(self._generators) != 1 and len(self._generators) != members:

@@ -27,10 +27,11 @@ class WarmupHistory:
         vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
     """
 
-    def __init__(self, target: Tensor, batch_size: int) -> None:
+    def __init__(self, target: Tensor, batch_size: int, final_batch_size: int) -> None:
         self.target = target
         self.vaa: Any = None
         self._batch_size = batch_size
+        self._final_batch_size = final_batch_size
         self._steps: list[WarmupStep] = []
 
     def record(self, step: WarmupStep) -> None:
@@ -82,11 +83,11 @@ class WarmupHistory:
         return all(outcome == "multistable" for outcome in outcomes)
 
     def _outcome(self, vaa: float, target: Tensor, vaa_star: Tensor) -> str:
-        if vaa >= 0.9 * float(target):
-            return "multistable"
         recent = vaa_star[-10:].mean(dim=0)
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
+        if vaa >= max(0.9 * float(target), 1.5 / self._final_batch_size):
+            return "multistable"
         return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
 
     def failures(self) -> list[str]:
@@ -94,7 +95,7 @@ class WarmupHistory:
         single = self.target.dim() == 0
         outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
         reasons = {
-            "collapsed": "all states of a batch coincide, where VAA* has no gradient",
+            "collapsed": "all states of a batch coincide in a layer, where VAA* has no gradient",
             "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end "
             "at few attractors",
             "short": "VAA* did not come near its target",

@@ -1,14 +1,14 @@
 """The share of reachable attractors of a network (Algorithm 1)."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
-from multistable.dynamics.checks import check_eps
+from multistable.dynamics.checks import check_positive_number
 from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.sequences import SequenceSet
@@ -16,6 +16,10 @@ from multistable.dynamics.stabilisation import stabilise
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import System, map_states, studying
 from multistable.dynamics.vaa import vaa
+
+
+class DivergedError(RuntimeError):
+    """The states of a network do not stay finite."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Measure:
     """
 
     vaa: Any
-    batches: Tensor
+    batches: Tensor = field(compare=False)
     steps: int
     periodic: float
 
@@ -62,13 +66,14 @@ def measure(
         stabilisation: M, the steps under the constant input.
         eps: states no more than this apart are at the same attractor.
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
-            list of one for each.
+            list of one for each. When not given, the draws are those of the seed that ``torch.manual_seed`` set, the
+            same at each call.
     """
     sizes = {"batches": batches, "batch_size": batch_size, "stabilisation": stabilisation}
     for name, value in sizes.items():
         positive_integer(name, value)
-    check_eps(eps)
-    network = _at_least_single(rnn)
+    check_positive_number("eps", eps)
+    network = _in_single_precision(rnn)
     with torch.no_grad(), ieee_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
         return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)
 
@@ -83,11 +88,17 @@ def estimate(
         inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     settled = stabilise(system, together, torch.cat(inputs, dim=-2), stabilisation)
+    lost = int((~settled.states.isfinite().all(dim=-1)).sum())
+    if lost:
+        raise DivergedError(
+            f"{lost} of {settled.states[..., 0].numel()} states are not finite after {settled.steps} steps: the "
+            "network diverges under a constant input, or its parameters are not finite"
+        )
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
     return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
 
 
-def _at_least_single(rnn: nn.Module) -> nn.Module:
+def _in_single_precision(rnn: nn.Module) -> nn.Module:
     """The network itself, or a float32 copy where its parameters are of lower precision."""
     lower = isinstance(rnn, nn.Module) and any(p.dtype in (torch.float16, torch.bfloat16) for p in rnn.parameters())
     return copy.deepcopy(rnn).float() if lower else rnn

@@ -103,7 +103,7 @@ class _Convention:
 
 def _discover(module: nn.Module, features: int, batch_first: bool) -> _Convention:
     """Find out by calling the module with inputs of different sizes."""
-    like = next(iter(module.parameters()), torch.empty(0))
+    like = example_of(module)
 
     def state_after(*shape: int) -> Any:
         with torch.no_grad():
@@ -128,10 +128,16 @@ def _discover(module: nn.Module, features: int, batch_first: bool) -> _Conventio
         two, three = (sequences(4, n) if takes_sequences else state_after(n) for n in (2, 3))
         dims = tuple(_differing_dim(a, b) for a, b in zip(shapes(two), shapes(three), strict=True))
     except Exception as error:
-        raise TypeError(_not_recurrent(module, features)) from error
+        raise TypeError(f"{_not_recurrent(module, features)} (it said: {error})") from error
     rest = tuple(tuple(s[:dim] + s[dim + 1 :]) for s, dim in zip(shapes(two), dims, strict=True))
     time_dim = (1 if batch_first else 0) if takes_sequences else None
     return _Convention(time_dim, isinstance(two, Tensor), dims, rest)
+
+
+def example_of(module: nn.Module) -> Tensor:
+    """A tensor of the module's device and type: a parameter, or a buffer where it has none."""
+    tensors = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return next(tensors, torch.empty(0))
 
 
 def _tensors(state: Any) -> tuple[Tensor, ...]:

@@ -59,7 +59,7 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
     """
     pieces = list(_pieces(sequences, batch_first, members))
     if not pieces or any(len(piece) == 0 for piece in pieces):
-        raise ValueError("sequences must not be empty, got a set of 0 sequences")
+        raise ValueError("sequences must not be empty, got a set of 0 sequences (an iterator can be read only once)")
     features = {piece.features for piece in pieces}
     if len(features) > 1:
         raise ValueError(f"all sequences must have the same number of features, got {sorted(features)}")
@@ -77,6 +77,8 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
         yield _from_tensor(sequences, batch_first, members)
     elif isinstance(sequences, PackedSequence):
         yield SequenceSet(*pad_packed_sequence(sequences))
+    elif isinstance(sequences, tuple) and sequences and isinstance(sequences[0], Tensor) and sequences[0].dim() == 3:
+        yield _from_tensor(sequences[0], batch_first, members)
     elif _is_list_of_sequences(sequences):
         yield _from_list(sequences)
     elif isinstance(sequences, Iterable) and not isinstance(sequences, str | bytes | dict):
@@ -88,10 +90,13 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
 
 
 def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceSet:
-    """One batch of an iterable; of a tuple such as (inputs, targets) the first entry counts."""
-    is_tuple = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence)  # itself a named tuple
-    if is_tuple and batch and not _is_list_of_sequences(batch):
+    """One batch of an iterable, or one sequence; of a tuple such as (inputs, targets) the first entry counts."""
+    is_tuple = isinstance(batch, tuple) and not isinstance(batch, PackedSequence)  # itself a named tuple
+    is_list_of_others = isinstance(batch, list) and not _is_list_of_sequences(batch)
+    if (is_tuple or is_list_of_others) and batch:
         batch = batch[0]
+    if isinstance(batch, Tensor) and batch.dim() == 2:
+        return _from_list([batch])
     if isinstance(batch, PackedSequence | Tensor) or _is_list_of_sequences(batch):
         return next(_pieces(batch, batch_first, members))
     raise TypeError(f"sequences must be {ACCEPTED}, got an iterable of {type(batch).__name__}")
@@ -109,7 +114,7 @@ def _from_tensor(tensor: Tensor, batch_first: bool, members: int | None) -> Sequ
             f"got {time_first.shape[1]}"
         )
     time, n = time_first.shape[0], time_first.shape[-2]
-    return SequenceSet(time_first, torch.full((n,), time))
+    return SequenceSet(time_first, torch.full((n,), time, device="cpu"))
 
 
 def _is_list_of_sequences(value: Any) -> bool:
@@ -125,7 +130,7 @@ def _from_list(sequences: Any) -> SequenceSet:
     features = {sequence.shape[1] for sequence in sequences}
     if len(features) > 1:
         raise ValueError(f"all sequences must have the same number of features, got {sorted(features)}")
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    lengths = torch.tensor([len(sequence) for sequence in sequences], device="cpu")
     return SequenceSet(pad_sequence(list(sequences)), lengths)
 
 

@@ -9,7 +9,7 @@ from multistable.dynamics.system import States, System, flat
 
 # The steps between two looks at the states: at first few, so that the end comes soon, and once it has not come, more,
 # since looking takes time too. Multiples of 60, which has many divisors: a state on a short cycle is back after any.
-WINDOW, LATE_WINDOW, EARLY = 60, 480, 3000
+EARLY_WINDOW, LATE_WINDOW, EARLY = 60, 480, 3000
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
     snapshot, since, done = start, 0, 0
     periods = torch.zeros(start.shape[:-1], dtype=torch.long, device=start.device)
     while done < steps:
-        window = min(WINDOW if done < EARLY else LATE_WINDOW, steps - done)
+        window = min(EARLY_WINDOW if done < EARLY else LATE_WINDOW, steps - done)
         states = system.last(u.expand(window, *u.shape), states)
         done += window
         present = flat(states)

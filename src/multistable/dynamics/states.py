@@ -25,7 +25,7 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
     """
     with studying(rnn, sequences) as (system, data):
         draws = Draws(generator, system.members)
-        everything = torch.arange(len(data)).expand(*system.leading, -1)
+        everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
         return flat(random_hidden_states(system, data, everything, draws))
 
 

@@ -12,7 +12,7 @@ from multistable.cells.base import Cell
 from multistable.dynamics.checks import check_batch_size
 from multistable.dynamics.contexts import evaluating
 from multistable.dynamics.draws import Draws
-from multistable.dynamics.modules import ModuleLayer, TorchLayer
+from multistable.dynamics.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.sequences import SequenceSet, sequence_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
@@ -133,7 +133,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     data = sequence_set(sequences, batch_first=batch_first, members=members)
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
-    like = next(rnn.parameters(), torch.empty(0))
+    like = example_of(rnn)
     with evaluating(rnn):
         layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, data.features, batch_first)]
         system = System(layers, members, like.device, like.dtype)

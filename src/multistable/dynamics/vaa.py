@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from multistable.dynamics.checks import check_eps, check_states
+from multistable.dynamics.checks import check_positive_number, check_states
 
 
 def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
@@ -16,14 +16,17 @@ def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
         eps: the tolerance.
 
     Returns:
-        ``(...)``, each in [1/n, 1].
+        ``(...)`` in float64, each in [1/n, 1].
     """
-    check_eps(eps)
+    check_positive_number("eps", eps)
     check_states(states)
-    # float64, so that neither cancellation nor rounding of the distance decides; the margin keeps states whose
-    # distance is eps in exact arithmetic on the right side.
-    same = distances(states.double()) <= eps * (1 + 1e-9)
-    return (1 / same.sum(dim=-1).double()).mean(dim=-1).to(_at_least_single(states.dtype))
+    # Distances in float64, so that cancellation does not decide. The margin is for the rounding of the states
+    # themselves: those that are eps apart but for it are the same.
+    margin = 1 + 4 * torch.finfo(_at_least_single(states.dtype)).eps
+    same = distances(states.double()) <= eps * margin
+    # Rounded, so that whole numbers of attractors are whole.
+    attractors = (1 / same.sum(dim=-1).double()).sum(dim=-1).round(decimals=12)
+    return attractors / states.shape[-2]
 
 
 def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
@@ -36,9 +39,11 @@ def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
     Returns:
         ``(...)``, each in [1/n, 1].
     """
-    check_eps(eps)
+    check_positive_number("eps", eps)
     check_states(states)
-    return proxy(states, eps)
+    value = proxy(states, eps)
+    # Rounding may leave the interval by an ulp; the gradient is that of the formula.
+    return value + (value.clamp(1 / states.shape[-2], 1) - value).detach()
 
 
 def proxy(states: Tensor, eps: float) -> Tensor:

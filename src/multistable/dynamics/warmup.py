@@ -1,6 +1,5 @@
 """Warming up: gradient steps that make a network multistable before training (Algorithm 3)."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
-from multistable.dynamics.checks import check_eps, check_target
+from multistable.dynamics.checks import check_positive_number, check_target
 from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
-from multistable.dynamics.measure import estimate
+from multistable.dynamics.measure import DivergedError, estimate
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import States, System, at_time, flat, members_of, studying
@@ -22,15 +21,15 @@ from multistable.dynamics.vaa import proxy
 
 # The true measure after warmup. A network may be multistable under one constant input and not under another: as
 # many inputs as the paper's measure has, and enough states under each to tell few attractors from many.
-FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 16, 10_000
+FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
 
 class WarmupWarning(UserWarning):
     """A warmup ended without making the network multistable."""
 
 
-class WarmupDivergedError(RuntimeError):
-    """A warmup met a loss or gradient that is not finite; the network is as it was before."""
+class WarmupDivergedError(DivergedError):
+    """A warmup met a loss, gradient or state that is not finite; the network is as it was before."""
 
 
 def warmup(
@@ -75,9 +74,8 @@ def warmup(
     sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
     for name, value in sizes.items():
         positive_integer(name, value)
-    check_eps(eps)
-    if not (isinstance(lr, int | float) and 0 < lr < math.inf):
-        raise ValueError(f"lr must be a positive number, got {lr!r}")
+    check_positive_number("eps", eps)
+    check_positive_number("lr", lr)
     goal = check_target(target, members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -86,7 +84,8 @@ def warmup(
     ):
         parameters = _parameters(rnn, system)
         draws = Draws(generator, system.members)
-        history = WarmupHistory(target=goal, batch_size=batch_size)
+        final = min(FINAL_BATCH_SIZE, len(data))
+        history = WarmupHistory(target=goal, batch_size=batch_size, final_batch_size=final)
         with _restoring(parameters):
             adjust = optimiser(parameters, lr=lr)
             for step in range(1, steps + 1):
@@ -98,7 +97,7 @@ def warmup(
                 history.record(WarmupStep(step, values.detach().cpu(), loss.detach().cpu(), period))
                 if on_step is not None:
                     on_step(history.last)
-            history.vaa = _true_vaa(system, data, draws, eps)
+            history.vaa = _true_vaa(system, data, draws, final, eps)
     for message in history.failures():
         warnings.warn(message, WarmupWarning, stacklevel=2)
     return history
@@ -124,19 +123,24 @@ def _descend(
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     norms = [torch.linalg.vector_norm(g) for g in gradients if g is not None]
     if not torch.isfinite(torch.stack([loss.detach(), *norms])).all():
+        advice = "were they finite?" if step == 1 else f"a smaller lr than {lr:g} may help"
         raise WarmupDivergedError(
             f"the loss or its gradient is not finite at warmup step {step}: loss {loss.item():.3g}. The parameters are "
-            f"as they were before the call; a smaller lr than {lr:g} may help"
+            f"as they were before the call; {advice}"
         )
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient
     optimiser.step()
 
 
-def _true_vaa(system: System, data: SequenceSet, draws: Draws, eps: float) -> Any:
-    size = min(FINAL_BATCH_SIZE, len(data))
-    with torch.no_grad(), ieee_float32():
-        return estimate(system, data, draws, FINAL_BATCHES, size, FINAL_STABILISATION, eps).vaa
+def _true_vaa(system: System, data: SequenceSet, draws: Draws, size: int, eps: float) -> Any:
+    try:
+        with torch.no_grad(), ieee_float32():
+            return estimate(system, data, draws, FINAL_BATCHES, size, FINAL_STABILISATION, eps).vaa
+    except DivergedError as error:
+        raise WarmupDivergedError(
+            f"after the warmup {error}. The parameters are as they were before the call"
+        ) from error
 
 
 def _parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:

@@ -41,19 +41,17 @@ class TorchRecurrence:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         return self.outline.bind(_from_torch(type(self.outline), *(self._parameter(name) for name in names)))
 
-    def parameters(self) -> list[nn.Parameter]:
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        return [p for p in (self._parameter(name) for name in names) if p is not None]
-
     def _parameter(self, name: str) -> Any:
         return getattr(self.module, name + self.suffix, None)
 
 
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
-    kind = next((kind for torch_kind, kind in _KINDS.items() if isinstance(module, torch_kind)), None)
-    if kind is None:
+    torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
+    # A forward of the user's own, or hooks around it, may do anything: such a module is called, not taken apart.
+    if torch_kind is None or type(module).forward is not torch_kind.forward or module._forward_pre_hooks:
         return None
+    kind = _KINDS[torch_kind]
     for name in ("bidirectional", "proj_size"):
         if getattr(module, name, False):
             raise ValueError(f"{type(module).__name__} with {name}={getattr(module, name)} is not supported")
@@ -71,7 +69,10 @@ def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
 
 
 def from_torch(module: Any) -> RNN:
-    """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``."""
+    """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``.
+
+    All its weights require gradients; one without bias gets a bias of zero.
+    """
     layers = torch_recurrences(module)
     if layers is None or not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")

@@ -65,12 +65,12 @@ class Ensemble(nn.Module):
 
     def unstack(self) -> list[RNN]:
         """The members as separate networks, with their present weights."""
+        member = copy.deepcopy(self.network)
         members = []
         for index in range(self.size):
-            member = copy.deepcopy(self.network)
-            own = {name: p.detach()[index].clone() for name, p in self.network.named_parameters()}
-            _set_parameters(member, own)
+            _set_parameters(member, {name: p[index].clone() for name, p in self.network.named_parameters()})
             members.append(member)
+            member = copy.deepcopy(member)  # of one member's size, not of all
         return members
 
     def extra_repr(self) -> str:
@@ -87,9 +87,15 @@ def _check_members(members: Sequence[RNN]) -> None:
                 "ms.from_torch converts torch.nn.GRU and torch.nn.LSTM"
             )
         if not _same_architecture(member, members[0]):
-            raise ValueError(f"members must share one architecture; member {index} differs from member 0:\n{member}")
-    if any(True for _ in members[0].buffers()):
-        raise ValueError("members must not have buffers, which an ensemble would not stack")
+            raise ValueError(
+                f"members must share one architecture; member {index} differs from member 0, in its form, the options "
+                f"of its cells, data type, device or what requires gradients:\n{member}"
+            )
+    cells = [module for module in members[0].modules() if isinstance(module, Cell)]
+    if any(cell._modules or cell._buffers for cell in cells):
+        raise ValueError("cells with buffers or modules inside cannot be stacked: keep their weights as parameters")
+    if len(list(members[0].parameters())) != len(list(members[0].named_parameters(remove_duplicate=False))):
+        raise ValueError("networks whose layers share parameters cannot be stacked")
 
 
 def _same_architecture(a: RNN, b: RNN) -> bool:

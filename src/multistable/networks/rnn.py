@@ -52,7 +52,9 @@ class RNN(nn.Module):
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         makers = _cell_makers(cell, double)
-        factory = {"generator": generator, "device": device, "dtype": dtype, **options}
+        factory = {"generator": generator, "device": device, "dtype": dtype}
+        # A cell of the user's own need not know of what is not asked for.
+        factory = {name: value for name, value in factory.items() if value is not None} | options
 
         def layer(features: int) -> CellLayer:
             if double:
