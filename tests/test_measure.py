@@ -100,11 +100,11 @@ def all_steps(system, states, u, steps):
 def prepared(cell, seed, preparation):
     """A small network: untrained, warmed up, or briefly trained on the first input."""
     torch.manual_seed(seed)
-    rnn, x = ms.RNN(cell, 1, 12, 1 + seed % 2), torch.randn(20, 64, 1)
+    rnn, x = ms.RNN(cell, 1, 13, 1 + seed % 2), torch.randn(20, 64, 1)
     if preparation == "warmed up":
         ms.warmup(rnn, x, steps=15, batch_size=32, generator=generator(seed))
     if preparation == "trained":
-        readout = nn.Linear(12, 1)
+        readout = nn.Linear(13, 1)
         optimiser = torch.optim.Adam([*rnn.parameters(), *readout.parameters()], lr=1e-2)
         for _ in range(40):
             optimiser.zero_grad()
