@@ -28,7 +28,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_attractor_before_and_nearly_one_for_each_state_after(name):
-    """Nine of ten warmups get there, and rounding decides which: a failed one may be tried with other draws, twice."""
+    """Not every warmup gets there, and rounding decides which: a failed one may be tried with other draws, twice."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
         rnn = NETWORKS[name]()

@@ -1,12 +1,15 @@
 """What every task is: sequences to learn from and to be tested on, a loss, and an accuracy where it has a meaning."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from multistable.arguments import positive_integer
+
 Device = torch.device | str | int | None
+Split = Literal["train", "test"]
 
 
 class Data(NamedTuple):
@@ -37,7 +40,6 @@ class Task(ABC):
     def length(self) -> int:
         """T, the number of time steps."""
 
-    @abstractmethod
     def training(
         self,
         n: int | None = None,
@@ -47,8 +49,8 @@ class Task(ABC):
         dtype: torch.dtype = torch.float32,
     ) -> Data:
         """``n`` sequences of the learning set, its usual size by default."""
+        return self._checked("train", n, generator, device, dtype)
 
-    @abstractmethod
     def testing(
         self,
         n: int | None = None,
@@ -58,6 +60,23 @@ class Task(ABC):
         dtype: torch.dtype = torch.float32,
     ) -> Data:
         """``n`` sequences of the test set, its usual size by default."""
+        return self._checked("test", n, generator, device, dtype)
+
+    def _checked(
+        self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
+    ) -> Data:
+        n = None if n is None else positive_integer("n", n)
+        if not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise TypeError(f"dtype must be a floating-point type, got {dtype}")
+        return self.data_of(split, n, generator, generator.device if device is None else device, dtype)
+
+    @abstractmethod
+    def data_of(
+        self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
+    ) -> Data:
+        """``n`` sequences of the learning set or the test set; the arguments have been checked."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -71,14 +90,6 @@ class Task(ABC):
     @abstractmethod
     def accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
         """The share ``(...)`` of right answers, for the shapes of :meth:`loss`; ``None`` where it has no meaning."""
-
-
-def check_draw(generator: torch.Generator, dtype: torch.dtype) -> None:
-    """Data of ``dtype`` can be drawn from ``generator``."""
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
-    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise TypeError(f"dtype must be a floating-point type, got {dtype}")
 
 
 def check_answers(outputs: Tensor, targets: Tensor, answers: tuple[int, ...]) -> None:

@@ -5,8 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
-from multistable.tasks.base import Data, Device, Task, check_answers, check_draw
+from multistable.tasks.base import Data, Device, Split, Task, check_answers
 
 SEQUENCES = 40_000
 """Size of the learning set and of the test set in the paper."""
@@ -29,30 +28,12 @@ class GeneratedTask(Task):
     def draw(self, n: int, generator: torch.Generator) -> Data:
         """``n`` sequences in float32 on the generator's device; targets ``(n, answers)``."""
 
-    def training(
-        self,
-        n: int | None = None,
-        *,
-        generator: torch.Generator,
-        device: Device = None,
-        dtype: torch.dtype = torch.float32,
+    def data_of(
+        self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
     ) -> Data:
-        """``n`` sequences, 40,000 by default; targets ``(n, answers)``."""
-        n = SEQUENCES if n is None else positive_integer("n", n)
-        check_draw(generator, dtype)
-        inputs, targets = self.draw(n, generator)
+        """40,000 sequences by default; targets ``(n, answers)``."""
+        inputs, targets = self.draw(SEQUENCES if n is None else n, generator)
         return Data(inputs.to(device, dtype), targets.to(device, dtype))
-
-    def testing(
-        self,
-        n: int | None = None,
-        *,
-        generator: torch.Generator,
-        device: Device = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Data:
-        """``n`` sequences, 40,000 by default; targets ``(n, answers)``."""
-        return self.training(n, generator=generator, device=device, dtype=dtype)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Squared error of the last outputs, mean over the answers and the batch.

@@ -9,11 +9,11 @@ import tempfile
 import urllib.request
 import zlib
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Split = Literal["train", "test"]
+from multistable.tasks.base import Split
 
 FILES: dict[Split, tuple[str, str]] = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

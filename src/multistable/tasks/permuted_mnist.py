@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from multistable.arguments import positive_integer
 from multistable.tasks import mnist
-from multistable.tasks.base import Data, Device, Task, check_answers, check_draw
+from multistable.tasks.base import Data, Device, Split, Task, check_answers
 
 PIXELS = 28 * 28
 
@@ -33,28 +32,6 @@ class PermutedMNIST(Task):
     def sequences(self, images: Tensor) -> Tensor:
         """Permuted images ``(784, n)`` to inputs ``(time, n, input_size)``."""
 
-    def training(
-        self,
-        n: int | None = None,
-        *,
-        generator: torch.Generator,
-        device: Device = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Data:
-        """MNIST's 60,000 images in their own order, or ``n`` of them in random order; targets ``(n,)``, 0 to 9."""
-        return self._read("train", n, generator, device, dtype)
-
-    def testing(
-        self,
-        n: int | None = None,
-        *,
-        generator: torch.Generator,
-        device: Device = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> Data:
-        """MNIST's 10,000 images in their own order, or ``n`` of them in random order; targets ``(n,)``, 0 to 9."""
-        return self._read("test", n, generator, device, dtype)
-
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Negative log likelihood of the digit under the softmax of the last output, mean over the batch.
 
@@ -70,19 +47,16 @@ class PermutedMNIST(Task):
         check_answers(outputs, targets, (outputs.shape[-2],))
         return (outputs[-1].argmax(-1) == targets).to(outputs.dtype).mean(-1)
 
-    def _read(
-        self, split: mnist.Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
+    def data_of(
+        self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
     ) -> Data:
-        if n is not None:
-            n = positive_integer("n", n)
-        check_draw(generator, dtype)
+        """MNIST's own images in their own order, or ``n`` of them in random order; targets ``(n,)``, 0 to 9."""
         images, labels = mnist.load(split, self.data)
         if n is not None:
             if n > len(images):
                 raise ValueError(f"n must not exceed the {len(images)} images of the {split} set, got {n}")
             order = torch.randperm(len(images), generator=generator, device=generator.device)[:n].cpu().numpy()
             images, labels = images[order], labels[order]
-        device = generator.device if device is None else device
         permuted = torch.from_numpy(images.reshape(-1, PIXELS).T[permutation()])
         # Moved as bytes: a quarter of the way for float32.
         inputs = self.sequences(permuted.to(device).to(dtype) / 255)
