@@ -23,6 +23,8 @@ from multistable.dynamics.vaa import proxy
 # many inputs as the paper's measure has, and enough states under each to tell few attractors from many.
 FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
+ALGORITHMS = ("paper",)
+
 
 class WarmupWarning(UserWarning):
     """A warmup ended without making the network multistable."""
@@ -36,6 +38,7 @@ def warmup(
     rnn: nn.Module,
     sequences: Any,
     *,
+    algorithm: str = "paper",
     steps: int = 100,
     batch_size: int = 200,
     lr: float = 1e-2,
@@ -59,6 +62,7 @@ def warmup(
     Args:
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once.
         sequences: the input sequences, see :func:`measure`.
+        algorithm: ``"paper"``, Algorithm 3 to the letter.
         steps: S, the gradient steps.
         batch_size: n, the sequences of a step.
         lr: alpha, the learning rate.
@@ -70,6 +74,8 @@ def warmup(
         optimiser: called as ``optimiser(parameters, lr=lr)``.
         on_step: called after each step, for progress.
     """
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     sizes = {"steps": steps, "batch_size": batch_size}
     sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
     for name, value in sizes.items():
