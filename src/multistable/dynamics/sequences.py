@@ -53,10 +53,13 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
 
     Args:
         sequences: tensors of ``(time, n, features)``, or ``(n, time, features)`` if ``batch_first``; with
-            ``members`` also ``(time, R, n, features)`` or ``(R, n, time, features)``; and the other forms.
+            ``members`` also ``(time, R, n, features)`` or ``(R, n, time, features)``; the other forms; or a
+            :class:`SequenceSet`, which is taken as it is.
         batch_first: the layout of tensors.
         members: R, the size of an ensemble, or ``None`` for a single network.
     """
+    if isinstance(sequences, SequenceSet):
+        return sequences
     pieces = list(_pieces(sequences, batch_first, members))
     if not pieces or any(len(piece) == 0 for piece in pieces):
         raise ValueError("sequences must not be empty, got a set of 0 sequences (an iterator can be read only once)")

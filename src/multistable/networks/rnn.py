@@ -98,7 +98,7 @@ class RNN(nn.Module):
             output, end = self.forward(x.unsqueeze(batch), state)
             return output.squeeze(batch), _map(end, lambda s: s.squeeze(1))
         output, states = self.advance(x.movedim(-2, 0) if self.batch_first else x, state)
-        end = _map(self.pack_state(states), lambda s: s[:, -1])
+        end = self.pack_state([tuple(cell._make(field[-1] for field in cell) for cell in layer) for layer in states])
         return (output.movedim(0, -2) if self.batch_first else output), end
 
     def advance(self, u: Tensor, state: Any = None) -> tuple[Tensor, list[LayerState]]:

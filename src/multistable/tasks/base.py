@@ -40,6 +40,11 @@ class Task(ABC):
     def length(self) -> int:
         """T, the number of time steps."""
 
+    @property
+    def answers(self) -> int:
+        """How many of the last time steps the loss reads: all of them, unless a task says otherwise."""
+        return self.length
+
     def training(
         self,
         n: int | None = None,
@@ -82,9 +87,9 @@ class Task(ABC):
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss ``(...)``, mean over the batch of n.
 
-        ``outputs`` are ``(time, ..., n, output_size)`` for all time steps, ``targets`` are ``(..., n, ...)``; the
-        leading dimensions ``...`` are those of an ensemble, none for a single network. Targets without them are
-        those of every member.
+        ``outputs`` are ``(time, ..., n, output_size)`` for all time steps, or for the last :attr:`answers` alone;
+        ``targets`` are ``(..., n, ...)``. The leading dimensions ``...`` are those of an ensemble, none for a single
+        network. Targets without them are those of every member.
         """
 
     @abstractmethod

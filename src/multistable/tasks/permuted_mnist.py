@@ -26,6 +26,7 @@ class PermutedMNIST(Task):
     """A task that shows permuted images of digits and asks for the digit at the last time step."""
 
     output_size = 10
+    answers = 1
     data: Path | str | None
 
     @abstractmethod

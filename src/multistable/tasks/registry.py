@@ -1,0 +1,57 @@
+"""The benchmarks by name.
+
+A new task is one file and one line here, or ``TASKS["a name"] = MyTask`` in a user's own code.
+"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from multistable.tasks.base import Task
+from multistable.tasks.copy_first_input import CopyFirstInput
+from multistable.tasks.denoising import Denoising
+from multistable.tasks.line_sequential_mnist import PermutedLineSequentialMNIST
+from multistable.tasks.sequential_mnist import PermutedSequentialMNIST
+
+TASKS: dict[str, type[Task]] = {
+    "copy": CopyFirstInput,
+    "denoising": Denoising,
+    "psmnist": PermutedSequentialMNIST,
+    "plmnist": PermutedLineSequentialMNIST,
+}
+
+
+def name_of(task: Task) -> str:
+    """The name a task is registered by."""
+    for name, kind in TASKS.items():
+        if type(task) is kind:
+            return name
+    raise ValueError(f'{type(task).__name__} is not a registered task: TASKS["a name"] = {type(task).__name__}')
+
+
+def settings_of(task: Task) -> dict[str, Any]:
+    """What a task is: its fields, without where its files lie."""
+    return {field.name: getattr(task, field.name) for field in fields(task) if field.compare}  # type: ignore[arg-type]
+
+
+def make_task(name: str, settings: dict[str, Any], data: Path | str | None = None) -> Task:
+    """A task by its name and fields.
+
+    Args:
+        name: one of ``TASKS``.
+        settings: the fields that :func:`settings_of` gives.
+        data: the folder of its files, for tasks that read any.
+    """
+    if name not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {name!r}")
+    kind = TASKS[name]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    unknown = [key for key in settings if key not in known]
+    if unknown:
+        accepted = ", ".join(known) or "none"
+        raise ValueError(f"the task {name!r} has no setting {unknown[0]!r}; its settings are: {accepted}")
+    try:
+        return kind(**settings, **({"data": data} if "data" in known and data is not None else {}))
+    except TypeError as error:
+        missing = [field for field in known if field not in settings and field != "data"]
+        raise ValueError(f"the task {name!r} needs {', '.join(missing)}") from error

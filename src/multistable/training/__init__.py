@@ -1,0 +1,22 @@
+"""Supervised training (section 4 and 5.3): what a run is, and how runs are trained together."""
+
+from multistable.training.callbacks import Callback
+from multistable.training.config import VERSIONS, RunConfig, Version
+from multistable.training.load import load
+from multistable.training.model import Model, Readout
+from multistable.training.store import BusyRunError, DamagedRunError, RunFolder
+from multistable.training.trainer import train
+
+__all__ = [
+    "VERSIONS",
+    "BusyRunError",
+    "Callback",
+    "DamagedRunError",
+    "Model",
+    "Readout",
+    "RunConfig",
+    "RunFolder",
+    "Version",
+    "load",
+    "train",
+]

@@ -1,0 +1,111 @@
+"""The sequences of runs that are trained together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics.sequences import SequenceSet
+from multistable.tasks import Data
+from multistable.tasks.base import Split
+from multistable.training.config import RunConfig
+from multistable.training.seeds import generator
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The learning sets, or the test sets, of R runs.
+
+    Runs of one seed have the same set, and a set whose task draws nothing is everyone's: each is kept once.
+
+    Attributes:
+        inputs: D sets, ``(time, D, n, input_size)``.
+        targets: ``(D, n, ...)``.
+        of_run: which of the D sets each run has, ``(R, 1)``.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    of_run: Tensor
+
+    @property
+    def size(self) -> int:
+        """The number of sequences of a set."""
+        return self.inputs.shape[2]
+
+    def take(self, rows: Tensor) -> Data:
+        """The sequences at ``rows (R, k)`` of each run's set: inputs ``(time, R, k, input_size)``."""
+        return Data(self.inputs[:, self.of_run, rows], self.targets[self.of_run, rows])
+
+
+def sets(configs: Sequence[RunConfig], split: Split, device: torch.device) -> Sets:
+    """The sets of runs that share a task."""
+    drawn: dict[int | None, Data] = {}
+    keys = []
+    for config in configs:
+        if None not in drawn and config.seed not in drawn:
+            data, fixed = _draw(config, split, device)
+            drawn[None if fixed else config.seed] = data
+        keys.append(None if None in drawn else config.seed)
+    order = {key: index for index, key in enumerate(drawn)}
+    return Sets(
+        inputs=_stack([data.inputs for data in drawn.values()], dim=1),
+        targets=_stack([data.targets for data in drawn.values()], dim=0),
+        of_run=torch.tensor([[order[key]] for key in keys], device=device),
+    )
+
+
+def _draw(config: RunConfig, split: Split, device: torch.device) -> tuple[Data, bool]:
+    """The set of one run, and whether it is the same for every seed."""
+    draw = generator(config.seed, split)
+    before = draw.get_state()
+    task, dtype = config.task, getattr(torch, config.dtype)
+    make, n = (
+        (task.training, config.training_sequences) if split == "train" else (task.testing, config.testing_sequences)
+    )
+    data = make(n, generator=draw, device=device, dtype=dtype)
+    return data, bool(torch.equal(before, draw.get_state()))
+
+
+def _stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """``torch.stack``, without a copy of a single one."""
+    return tensors[0].unsqueeze(dim) if len(tensors) == 1 else torch.stack(list(tensors), dim)
+
+
+def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Which sequences of its learning set each run trains on, ``(R, n)``, and which it is validated on."""
+    kept = round(size * configs[0].validation)
+    if not 0 < kept < size:
+        raise ValueError(
+            f"training_sequences must leave something to train on and to validate on: a share of "
+            f"{configs[0].validation} of {size} is {kept}"
+        )
+    shuffled = torch.stack([torch.randperm(size, generator=generator(c.seed, "division")) for c in configs])
+    return shuffled[:, kept:].to(device), shuffled[:, :kept].to(device)
+
+
+@dataclass(frozen=True)
+class TrainingSequences(SequenceSet):
+    """The inputs that R runs train on, for the measure and the warmup of their ensemble; none is copied.
+
+    ``padded`` are the D sets, ``rows (R, n)`` the sequences of each run, in the set that ``of_run (R, 1)`` says.
+    """
+
+    of_run: Tensor
+    rows: Tensor
+
+    @classmethod
+    def of(cls, learning: Sets, rows: Tensor) -> "TrainingSequences":
+        """Those at ``rows`` of the learning sets."""
+        lengths = torch.full((rows.shape[1],), len(learning.inputs), device="cpu")
+        return cls(learning.inputs, lengths, learning.of_run, rows)
+
+    def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """The sequences at ``indices (R, k)``: inputs ``(time, R, k, features)`` and lengths ``(R, k)``."""
+        rows = self.rows.gather(1, indices.to(self.rows.device))
+        return self.padded[:, self.of_run, rows], self.lengths[indices]
+
+    def of_members(self, members: Sequence[int]) -> "TrainingSequences":
+        """Those of some of the runs."""
+        return TrainingSequences(self.padded, self.lengths, self.of_run[members], self.rows[members])

@@ -1,0 +1,267 @@
+"""Runs of one architecture trained as one ensemble."""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics import (
+    DivergedError,
+    WarmupDivergedError,
+    WarmupHistory,
+    WarmupStep,
+    WarmupWarning,
+    measure,
+    warmup,
+)
+from multistable.dynamics.contexts import ieee_float32
+from multistable.networks import Ensemble
+from multistable.scan import engine
+from multistable.scan.graphs import Graphed
+from multistable.training.adam import Adam
+from multistable.training.config import RunConfig
+from multistable.training.data import Sets, TrainingSequences, division, sets
+from multistable.training.model import Model, Readout
+from multistable.training.seeds import generator
+from multistable.training.store import Checkpoint
+
+# States of this many units are computed at once in an evaluation, about 1 GB of them.
+EVALUATED_AT_ONCE = 2**28
+
+Scores = tuple[list[float], list[float] | None]
+"""Loss and, where the task has one, accuracy of each run."""
+
+WarmupWatcher = Callable[[Sequence[RunConfig], WarmupStep], None]
+
+
+class Group:
+    """R runs as one ensemble: their data, weights and optimiser. Every run is exactly what it would be alone.
+
+    Args:
+        configs: of runs that :meth:`RunConfig.goes_with` says can be trained together.
+        device: where.
+    """
+
+    def __init__(self, configs: Sequence[RunConfig], device: torch.device) -> None:
+        self.configs = list(configs)
+        self.device = device
+        self.task = configs[0].task
+        self.batch_size = configs[0].batch_size
+        self.learning = sets(configs, "train", device)
+        self.training_rows, self.validation_rows = division(configs, self.learning.size, device)
+        self.sequences = TrainingSequences.of(self.learning, self.training_rows)
+        self.best: list[dict[str, Any]] = [{"epoch": 0, "loss": math.inf} for _ in configs]
+        self._check_sizes()
+
+    @property
+    def steps(self) -> int:
+        """The gradient steps of an epoch."""
+        return -(-self.training_rows.shape[1] // self.batch_size)
+
+    def initialise(self, on_step: WarmupWatcher) -> list[dict[str, Any] | None]:
+        """Draw initial weights and warm up the runs that ask for it. Returns the course of each one's warmup."""
+        models = [Model.of(config).to(self.device) for config in self.configs]
+        warmed = [index for index, config in enumerate(self.configs) if config.kind.warmed]
+        courses: list[dict[str, Any] | None] = [None] * len(models)
+        if warmed:
+            for index, course in zip(warmed, self._warm_up(models, warmed, on_step), strict=True):
+                courses[index] = course
+        self._assemble(models)
+        return courses
+
+    def restore(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Go on from checkpoints of all runs at one epoch."""
+        models = []
+        for config, checkpoint in zip(self.configs, checkpoints, strict=True):
+            model = Model.of(config)
+            model.load_state_dict(_part(checkpoint.tensors, "weights"))
+            models.append(model.to(self.device))
+        self._assemble(models, steps=checkpoints[0].notes["epoch"] * self.steps)
+        for part, tensors in self._kept().items():
+            for name, tensor in tensors.items():
+                tensor.copy_(torch.stack([checkpoint.tensors[f"{part}.{name}"] for checkpoint in checkpoints]))
+        self.best = [checkpoint.notes["best"] for checkpoint in checkpoints]
+
+    def checkpoint(self, run: int, epoch: int) -> Checkpoint:
+        """What one of the runs needs to go on after ``epoch``."""
+        kept = {"weights": self._weights} | self._kept()
+        tensors = {f"{part}.{name}": tensor[run] for part, named in kept.items() for name, tensor in named.items()}
+        return Checkpoint(tensors, {"epoch": epoch, "best": self.best[run]})
+
+    def best_weights(self, run: int) -> dict[str, Tensor]:
+        """The weights of the lowest validation loss of one of the runs."""
+        return {name: tensor[run] for name, tensor in self._best_weights.items()}
+
+    def train(self, epoch: int, on_step: Callable[[int], None]) -> list[float]:
+        """One pass over the training sets; returns the mean loss of each run."""
+        size, total = self.batch_size, self.training_rows.shape[1]
+        orders = [torch.randperm(total, generator=generator(config.seed, "order", epoch)) for config in self.configs]
+        rows = self.training_rows.gather(1, torch.stack(orders).to(self.device))
+        batches = rows.split(size, dim=1)
+        losses = torch.zeros(len(self.configs), dtype=torch.float64, device=self.device)
+        with self._precision():
+            for step, batch in enumerate(batches, start=1):
+                take = self._graphed if batch.shape[1] == size else self._step
+                losses += take(batch.contiguous()) * (batch.shape[1] / total)
+                on_step(step)
+        return losses.tolist()
+
+    def validate(self) -> Scores:
+        """Scores on the validation sets."""
+        return self._evaluate(self.learning, self.validation_rows)
+
+    def keep_best(self, losses: Sequence[float], epoch: int) -> None:
+        """Remember the weights of the runs whose validation loss is the lowest so far."""
+        better = [loss < best["loss"] for loss, best in zip(losses, self.best, strict=True)]
+        self.best = [
+            {"epoch": epoch, "loss": loss} if improved else best
+            for loss, best, improved in zip(losses, self.best, better, strict=True)
+        ]
+        which = torch.tensor(better, device=self.device)
+        for name, tensor in self._best_weights.items():
+            tensor[which] = self._weights[name].detach()[which]
+
+    def vaa(self, epoch: int) -> list[float | None]:
+        """VAA of each run for its training sequences; ``None`` where the states do not stay finite."""
+        members = list(range(len(self.configs)))
+        try:
+            return self._vaa(members, self.ensemble, epoch)
+        except DivergedError:
+            alone = self.ensemble.unstack()
+            return [self._vaa_alone(member, Ensemble([alone[member]]), epoch) for member in members]
+
+    def test(self) -> Scores:
+        """Scores of the best weights on the test sets."""
+        testing = sets(self.configs, "test", self.device)
+        rows = torch.arange(testing.size, device=self.device).expand(len(self.configs), -1)
+        present = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        try:
+            self._set_weights(self._best_weights)
+            return self._evaluate(testing, rows)
+        finally:
+            self._set_weights(present)
+
+    def _assemble(self, models: Sequence[Model], steps: int = 0) -> None:
+        self.ensemble = Ensemble([model.rnn for model in models])
+        self.model = Model(self.ensemble.network, Readout.stacked([model.readout for model in models]))
+        self._weights = dict(self.model.named_parameters())
+        self._best_weights = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        rates = torch.tensor([config.learning_rate for config in self.configs], dtype=torch.float64)
+        self._adam = Adam(list(self._weights.values()), rates, steps)
+        self._graphed = Graphed(self._step)
+
+    def _kept(self) -> dict[str, dict[str, Tensor]]:
+        """What a checkpoint has beside the weights."""
+        means, squares = (dict(zip(self._weights, s, strict=True)) for s in (self._adam.means, self._adam.squares))
+        return {"best": self._best_weights, "means": means, "squares": squares}
+
+    @torch.no_grad()
+    def _set_weights(self, weights: dict[str, Tensor]) -> None:
+        for name, weight in self._weights.items():
+            weight.copy_(weights[name])
+
+    def _step(self, rows: Tensor) -> Tensor:
+        """A gradient step on the sequences at ``rows (R, n)``; returns the loss of each run."""
+        inputs, targets = self.learning.take(rows)
+        loss = self.task.loss(self.model(inputs, self.task.answers), targets)
+        self._adam.step(torch.autograd.grad(loss.sum(), list(self._weights.values())))
+        return loss.detach()
+
+    @torch.no_grad()
+    def _evaluate(self, data: Sets, rows: Tensor) -> Scores:
+        at_once = EVALUATED_AT_ONCE // (self.task.length * len(rows) * self.configs[0].hidden_size)
+        losses: Any = 0.0
+        accuracies: Any = 0.0
+        with self._precision():
+            for part in rows.split(max(1, at_once), dim=1):
+                inputs, targets = data.take(part)
+                outputs = self.model(inputs, self.task.answers)
+                share = part.shape[1] / rows.shape[1]
+                losses = losses + share * self.task.loss(outputs, targets).double()
+                accuracy = self.task.accuracy(outputs, targets)
+                accuracies = None if accuracy is None else accuracies + share * accuracy.double()
+        return losses.tolist(), None if accuracies is None else accuracies.tolist()
+
+    def _warm_up(self, models: list[Model], members: list[int], on_step: WarmupWatcher) -> list[dict[str, Any]]:
+        """Warm up some of the models, in place."""
+        configs = [self.configs[index] for index in members]
+        ensemble = Ensemble([models[index].rnn for index in members])
+        shared = configs[0]
+        try:
+            # What did not become multistable is told by the course of its warmup.
+            with self._precision(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
+                history = warmup(
+                    ensemble,
+                    self.sequences.of_members(members),
+                    steps=shared.warmup_steps,
+                    batch_size=shared.warmup_batch_size,
+                    lr=shared.warmup_learning_rate,
+                    target=[config.target for config in configs],
+                    max_stabilisation=shared.max_stabilisation,
+                    increment=shared.increment,
+                    eps=shared.eps,
+                    algorithm="paper",
+                    generator=[generator(config.seed, "warmup") for config in configs],
+                    on_step=lambda step: on_step(configs, step),
+                )
+        except WarmupDivergedError as error:
+            if len(members) == 1:
+                return [{"outcome": "diverged", "reason": str(error)}]
+            # One of them diverged: the others must not suffer from it.
+            return [self._warm_up(models, [index], on_step)[0] for index in members]
+        for index, rnn in zip(members, ensemble.unstack(), strict=True):
+            models[index].rnn = rnn
+        return [_course(history, member) for member in range(len(members))]
+
+    def _vaa(self, members: list[int], ensemble: Ensemble, epoch: int) -> list[float | None]:
+        shared = self.configs[0]
+        return measure(
+            ensemble,
+            self.sequences.of_members(members),
+            batches=shared.vaa_batches,
+            batch_size=shared.vaa_batch_size,
+            stabilisation=shared.stabilisation,
+            eps=shared.eps,
+            generator=[generator(self.configs[index].seed, "vaa", epoch) for index in members],
+        ).vaa
+
+    def _vaa_alone(self, member: int, ensemble: Ensemble, epoch: int) -> float | None:
+        try:
+            return self._vaa([member], ensemble, epoch)[0]
+        except DivergedError:
+            return None
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        precision = self.configs[0].precision
+        return ieee_float32() if precision == "ieee" else engine(precision=precision)
+
+    def _check_sizes(self) -> None:
+        available = self.training_rows.shape[1]
+        shared = self.configs[0]
+        wanted = {"batch_size": shared.batch_size}
+        if shared.vaa_every:
+            wanted["vaa_batch_size"] = shared.vaa_batch_size
+        if any(config.kind.warmed for config in self.configs):
+            wanted["warmup_batch_size"] = shared.warmup_batch_size
+        for name, size in wanted.items():
+            if size > available:
+                raise ValueError(f"{name} must not exceed the {available} training sequences, got {size}")
+
+
+def _course(history: WarmupHistory, member: int) -> dict[str, Any]:
+    """The warmup of one member, as JSON has it."""
+    return {
+        "outcome": history.outcome[member],
+        "vaa": history.vaa[member],
+        "vaa_star": history.vaa_star[..., member].tolist(),
+        "loss": history.loss[..., member].tolist(),
+        "stabilisation": history.stabilisation[..., member].tolist(),
+    }
+
+
+def _part(tensors: Any, part: str) -> dict[str, Tensor]:
+    return {name.removeprefix(f"{part}."): tensor for name, tensor in tensors.items() if name.startswith(f"{part}.")}

@@ -1,0 +1,80 @@
+"""A recurrent network and the linear readout of its output."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from multistable.networks import RNN
+from multistable.training.config import RunConfig
+from multistable.training.seeds import generator
+
+
+class Readout(nn.Module):
+    """o_t = h_t W + b, with PyTorch's initial weights of a linear layer.
+
+    ``weight`` is ``(..., hidden, out)`` and ``bias`` is ``(..., out)``; ``...`` is empty for one network and R for an
+    ensemble.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+    def __init__(
+        self,
+        hidden_size: int,
+        output_size: int,
+        *,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(hidden_size)
+        shapes = (hidden_size, output_size), (output_size,)
+        weight, bias = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1 for shape in shapes)
+        self.weight = nn.Parameter((bound * weight).to(dtype))
+        self.bias = nn.Parameter((bound * bias).to(dtype))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """``(time, ..., n, hidden)`` to ``(time, ..., n, out)``."""
+        return h @ self.weight + self.bias.unsqueeze(-2)
+
+    @classmethod
+    def stacked(cls, readouts: Sequence["Readout"]) -> "Readout":
+        """The readouts of the members of an ensemble as one."""
+        together = cls(1, 1)
+        together.weight = nn.Parameter(torch.stack([readout.weight.detach() for readout in readouts]))
+        together.bias = nn.Parameter(torch.stack([readout.bias.detach() for readout in readouts]))
+        return together
+
+
+class Model(nn.Module):
+    """What a run trains: ``rnn`` and ``readout``, of one run, or with stacked weights of several."""
+
+    def __init__(self, rnn: RNN, readout: Readout) -> None:
+        super().__init__()
+        self.rnn = rnn
+        self.readout = readout
+
+    def forward(self, u: Tensor, answers: int | None = None) -> Tensor:
+        """The outputs ``(time, ..., n, out)`` over inputs ``(time, ..., n, in)``, or the last ``answers`` of them."""
+        h, _ = self.rnn.advance(u)
+        return self.readout(h if answers is None else h[-answers:])
+
+    @classmethod
+    def of(cls, config: RunConfig) -> "Model":
+        """The network of a run with its initial weights, before any warmup."""
+        dtype = getattr(torch, config.dtype)
+        draw = generator(config.seed, "weights")
+        rnn = RNN(
+            config.cell,
+            config.task.input_size,
+            config.hidden_size,
+            config.num_layers,
+            double=config.kind.double,
+            generator=draw,
+            dtype=dtype,
+            **config.cell_options,
+        )
+        return cls(rnn, Readout(config.hidden_size, config.task.output_size, generator=draw, dtype=dtype))

@@ -1,0 +1,198 @@
+"""A run is a folder: its files, written so that a process killed at any moment leaves them usable."""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from multistable.training.config import RunConfig
+
+
+class DamagedRunError(RuntimeError):
+    """A file of a run cannot be read."""
+
+
+class BusyRunError(RuntimeError):
+    """Another process is working on a run."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a run needs to go on from the end of an epoch.
+
+    Attributes:
+        tensors: weights, best weights and optimiser state by name.
+        notes: everything else, as JSON has it.
+    """
+
+    tensors: Mapping[str, Tensor]
+    notes: dict[str, Any]
+
+
+class RunFolder:
+    """The files of one run.
+
+    ============================  =====================================================================
+    ``config.json``               the configuration
+    ``metrics.jsonl``             one line for each epoch; epoch 0 is before training
+    ``warmup.json``               VAA* at each step of the warmup, for runs that have one
+    ``weights.safetensors``       the weights of the lowest validation loss, at the end
+    ``summary.json``              the results, written last: a run that has one is finished
+    ``checkpoint-E.safetensors``  what is needed to go on after epoch E, of the latest two
+    ============================  =====================================================================
+
+    Args:
+        path: the folder; made when first written to.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def of(cls, config: RunConfig, out: Path | str) -> "RunFolder":
+        """The folder of a run under ``out``."""
+        return cls(Path(out) / config.name)
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep other processes away; the claim ends with the process, however that ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise BusyRunError(f"another process is working on {self.path}") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its results."""
+        return (self.path / "summary.json").exists()
+
+    def config(self, data: Path | str | None = None) -> RunConfig:
+        """The configuration; ``data`` is the folder of the task's files."""
+        return RunConfig.from_dict(self._read_json("config.json"), data)
+
+    def summary(self) -> dict[str, Any]:
+        """The results of a finished run."""
+        return self._read_json("summary.json")
+
+    def warmup(self) -> dict[str, Any] | None:
+        """The course of the warmup, of a run that had one."""
+        return self._read_json("warmup.json") if (self.path / "warmup.json").exists() else None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was recorded at each epoch. A line that was cut off in the middle of its writing is left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = []
+        for line in lines:
+            with contextlib.suppress(json.JSONDecodeError):
+                rows.append(json.loads(line))
+        return rows
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of the lowest validation loss of a finished run."""
+        path = self.path / "weights.safetensors"
+        try:
+            return load_file(path)
+        except Exception as error:
+            raise DamagedRunError(f"{path} cannot be read: {error}") from error
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write the configuration of a new run."""
+        if not (self.path / "config.json").exists():
+            self.write_json("config.json", config.to_dict())
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Write one of the JSON files."""
+        write_atomically(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+    def write_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Write the final weights."""
+        write_atomically(self.path / "weights.safetensors", save(_plain(weights)))
+
+    def add_metrics(self, row: Mapping[str, Any]) -> None:
+        """Record an epoch."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def keep_metrics(self, up_to: int) -> None:
+        """Forget what was recorded after an epoch, before it is done again."""
+        rows = self.metrics()
+        kept = [row for row in rows if row["epoch"] <= up_to]
+        if rows:
+            write_atomically(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in kept).encode())
+
+    def checkpoints(self) -> list[int]:
+        """The epochs that the run can go on from, the latest last."""
+        found = (re.fullmatch(r"checkpoint-(\d+)\.safetensors", path.name) for path in self._files())
+        return sorted(int(match[1]) for match in found if match)
+
+    def checkpoint(self, epoch: int) -> Checkpoint:
+        """Read a checkpoint."""
+        path = self._checkpoint_path(epoch)
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                return Checkpoint(tensors, json.loads(file.metadata()["notes"]))
+        except Exception as error:
+            raise DamagedRunError(f"{path} cannot be read: {error}. Without it the run starts anew") from error
+
+    def write_checkpoint(self, epoch: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint. The one before is kept: runs trained together go on from one they all have."""
+        notes = {"notes": json.dumps(checkpoint.notes)}
+        write_atomically(self._checkpoint_path(epoch), save(_plain(checkpoint.tensors), metadata=notes))
+        self._remove_checkpoints(earlier for earlier in self.checkpoints() if earlier < epoch - 1)
+
+    def finish(self, summary: Any) -> None:
+        """Write the results; what was kept to go on from is no longer needed."""
+        self.write_json("summary.json", summary)
+        self._remove_checkpoints(self.checkpoints())
+
+    def _remove_checkpoints(self, epochs: Iterable[int]) -> None:
+        for epoch in list(epochs):
+            self._checkpoint_path(epoch).unlink(missing_ok=True)
+
+    def _checkpoint_path(self, epoch: int) -> Path:
+        return self.path / f"checkpoint-{epoch}.safetensors"
+
+    def _files(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.exists() else []
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            return json.loads(path.read_text())
+        except (OSError, json.JSONDecodeError) as error:
+            raise DamagedRunError(f"{path} cannot be read: {error}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under another name, and give it its own when it is whole and on the disk."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

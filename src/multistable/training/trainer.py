@@ -1,0 +1,204 @@
+"""Training runs: those that can go together in one launch, each in its own folder."""
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import multistable
+from multistable.arguments import positive_integer
+from multistable.training.callbacks import Callback, Callbacks
+from multistable.training.config import RunConfig
+from multistable.training.group import Group
+from multistable.training.store import BusyRunError, RunFolder
+
+NEW = -1
+"""The epoch that a run without checkpoints goes on from."""
+
+
+def train(
+    configs: RunConfig | Iterable[RunConfig],
+    out: Path | str = "runs",
+    *,
+    device: torch.device | str | None = None,
+    callbacks: Sequence[Callback] = (),
+    together: int = 32,
+) -> list[RunFolder]:
+    """Train runs, each in its own folder under ``out``.
+
+    Runs that differ in nothing but their seed, version, learning rate and k are trained as one ensemble; each ends as
+    it would alone. A finished run is not run again. A run that was interrupted, at whatever moment, goes on after its
+    last whole epoch, with the same numbers as if it had not been.
+
+    Args:
+        configs: the runs.
+        out: where their folders are.
+        device: a GPU if there is one, when not given.
+        callbacks: told of what happens.
+        together: the most runs in one launch.
+
+    Returns:
+        The folders, in the order of ``configs``.
+
+    Raises:
+        BusyRunError: after all others are done, when another process is working on some of the runs.
+    """
+    configs = [configs] if isinstance(configs, RunConfig) else list(configs)
+    positive_integer("together", together)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    callback = Callbacks(callbacks)
+    busy: list[RunFolder] = []
+    for group in groups(configs, together):
+        busy += _train_unfinished(group, Path(out), where, callback)
+    if busy:
+        names = ", ".join(folder.path.name for folder in busy)
+        raise BusyRunError(f"another process is working on {len(busy)} of the runs: {names}. The others are finished")
+    return [RunFolder.of(config, out) for config in configs]
+
+
+def groups(configs: Iterable[RunConfig], together: int) -> list[list[RunConfig]]:
+    """Runs that can be trained in one launch, at most ``together`` of them; each run once."""
+    alike: dict[str, dict[str, RunConfig]] = {}
+    for config in configs:
+        alike.setdefault(config.goes_with().name, {})[config.name] = config
+    lists = [list(runs.values()) for runs in alike.values()]
+    return [runs[start : start + together] for runs in lists for start in range(0, len(runs), together)]
+
+
+def _train_unfinished(
+    configs: Sequence[RunConfig], out: Path, device: torch.device, callback: Callback
+) -> list[RunFolder]:
+    """Train those runs of a group that are not finished. Returns the folders that another process works on."""
+    busy, mine = [], []
+    with ExitStack() as claims:
+        for config in configs:
+            folder = RunFolder.of(config, out)
+            if folder.finished:
+                continue
+            try:
+                claims.enter_context(folder.claimed())
+            except BusyRunError:
+                busy.append(folder)
+                continue
+            if not folder.finished:  # It may have become so before it was claimed.
+                folder.write_config(config)
+                mine.append((config, folder))
+        for epoch, runs in _starts(mine):
+            _train_together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
+    return busy
+
+
+Run = tuple[RunConfig, RunFolder]
+
+
+def _starts(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
+    """The epoch that runs go on from, and which: all together from one that all have, if there is one."""
+    if not runs:
+        return []
+    # A run that has made no epoch yet can as well begin anew.
+    epochs = [
+        {NEW, *folder.checkpoints()} if max(folder.checkpoints(), default=NEW) <= 0 else set(folder.checkpoints())
+        for _, folder in runs
+    ]
+    common = set.intersection(*epochs)
+    if common:
+        return [(max(common), list(runs))]
+    latest: dict[int, list[Run]] = {}
+    for run, found in zip(runs, epochs, strict=True):
+        latest.setdefault(max(found), []).append(run)
+    return sorted(latest.items())
+
+
+def _train_together(
+    configs: list[RunConfig], folders: list[RunFolder], start: int, device: torch.device, callback: Callback
+) -> None:
+    """Train runs as one ensemble, from the epoch ``start`` on."""
+    group = Group(configs, device)
+    for folder in folders:
+        folder.keep_metrics(start)
+    callback.on_start(configs, max(start, 0), group.steps)
+    if start == NEW:
+        began = time.perf_counter()
+        for folder, course in zip(folders, group.initialise(callback.on_warmup_step), strict=True):
+            if course is not None:
+                folder.write_json("warmup.json", course)
+        _record(group, folders, 0, began, None, callback)
+    else:
+        group.restore([folder.checkpoint(start) for folder in folders])
+    for epoch in range(max(start, 0) + 1, configs[0].epochs + 1):
+        began = time.perf_counter()
+        losses = group.train(epoch, lambda step, epoch=epoch: callback.on_step(configs, epoch, step))  # type: ignore[misc]
+        _record(group, folders, epoch, began, losses, callback)
+    callback.on_end(configs, _finish(group, folders))
+
+
+def _record(
+    group: Group,
+    folders: Sequence[RunFolder],
+    epoch: int,
+    began: float,
+    training: list[float] | None,
+    callback: Callback,
+) -> None:
+    """Validate, measure, and write down the end of an epoch."""
+    every = group.configs[0].vaa_every
+    losses, accuracies = group.validate()
+    group.keep_best(losses, epoch)
+    columns: dict[str, Sequence[float | None] | None] = {
+        "training_loss": training,
+        "validation_loss": losses,
+        "validation_accuracy": accuracies,
+        "vaa": group.vaa(epoch) if every and (epoch % every == 0 or epoch == group.configs[0].epochs) else None,
+    }
+    seconds = time.perf_counter() - began
+    rows = [
+        {"epoch": epoch}
+        | {name: finite(column[run]) for name, column in columns.items() if column is not None}
+        | {"seconds": round(seconds, 3)}
+        for run in range(len(folders))
+    ]
+    for run, folder in enumerate(folders):
+        folder.add_metrics(rows[run])
+        folder.write_checkpoint(epoch, group.checkpoint(run, epoch))
+    callback.on_epoch(group.configs, rows)
+
+
+def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """Test the best weights and write the results."""
+    began = time.perf_counter()
+    losses, accuracies = group.test()
+    seconds = time.perf_counter() - began
+    summaries = []
+    for run, folder in enumerate(folders):
+        metrics, course = folder.metrics(), folder.warmup()
+        vaas = [row["vaa"] for row in metrics if "vaa" in row]
+        results: dict[str, Any] = {
+            "best_epoch": group.best[run]["epoch"],
+            "validation_loss": finite(group.best[run]["loss"]),
+            "test_loss": finite(losses[run]),
+            "test_accuracy": None if accuracies is None else finite(accuracies[run]),
+            "initial_vaa": vaas[0] if vaas else None,
+            "final_vaa": vaas[-1] if vaas else None,
+            "warmup": None if course is None else course["outcome"],
+        }
+        record = {
+            "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),
+            "together": len(folders),
+            "device": torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU",
+            "torch": torch.__version__,
+            "multistable": multistable.__version__,
+        }
+        folder.write_weights(group.best_weights(run))
+        summaries.append({"results": results, "record": record})
+    for folder, summary in zip(folders, summaries, strict=True):
+        folder.finish(summary)
+    return summaries
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON can have it: ``None`` for one that is not finite."""
+    return value if value is not None and math.isfinite(value) else None
