@@ -12,9 +12,11 @@ if not HAS_GPU:
 
 pytest.importorskip("triton")
 
+from multistable import scan as time_loop
 from multistable.cells import CELLS, GRU
 from multistable.cells.elman import Elman
-from multistable.scan import fused, reference
+from multistable.scan import engine, fused, reference
+from multistable.scan.kernels import recurrence
 from multistable.scan.kernels.plan import plan
 
 DEVICE = "cuda" if HAS_GPU else "cpu"
@@ -120,6 +122,50 @@ CASES = [(*size, lead) for size in SIZES for lead in ((), (3,)) if HAS_GPU or no
 @pytest.mark.parametrize("name", NAMES)
 def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidden, lead):
     check(name, time, batch, hidden, lead)
+
+
+@pytest.mark.parametrize("time", [1, 2, 4, 7])
+def test_an_mgu_goes_back_in_parts(time, monkeypatch):
+    """In one, two and three parts, of equal and of different lengths."""
+    monkeypatch.setattr(recurrence, "PARTS", 3)
+    monkeypatch.setattr(recurrence, "STEPS_OF_A_PART", 2)
+    check("mgu", time, 3, 16, (2,))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_more_is_kept_than_slots_and_states(name):
+    """Beside the weights, and whether the input is given or its projection."""
+    cell, weights, projected, state, _ = map_single(problem(name, 6, 3, 16, (2,)))
+    weights = {key: weight.requires_grad_() for key, weight in weights.items()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes() // 4
+        return tensor
+
+    states = 6 * 2 * 3 * 16
+    slots = {"lstm": 4, "gru": 4, "mgu": 2, "brc": 3, "nbrc": 3}[name] * states
+    fields = len(state) * states * 7 // 6
+    outside = sum(weight.numel() for weight in weights.values())
+    for scan, x in ((fused.scan, projected), (fused.scan_input, torch.randn(6, 2, 3, 3, device=DEVICE))):
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            results = scan(cell.bind(weights), x, state)
+        assert slots + fields <= sum(kept.values()) <= slots + fields + outside + x[..., :3].numel()
+        assert all(field.requires_grad for field in results)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_that_is_not_given_is_zero(name):
+    cell, weights, _, state, upstream = map_single(problem(name, 3, 2, 16, (2,)))
+    u = torch.randn(3, 2, 2, 3, device=DEVICE)
+    weights = {key: weight.requires_grad_() for key, weight in weights.items()}
+    results = []
+    for given in (None, cell.State(*map(torch.zeros_like, state))):
+        states = fused.scan_input(cell.bind(weights), u, given)
+        results.append([*states, *torch.autograd.grad(states, list(weights.values()), upstream)])
+    assert all(map(torch.equal, *results))
 
 
 @pytest.mark.parametrize("lead", [(), (3,), (2, 2)], ids=str)
@@ -271,11 +317,34 @@ def test_what_the_kernels_cannot_do_is_said(change, reason):
 
 
 def test_autocast_is_turned_away():
+    """By every way in; left to itself, the engine takes the plain loop, which follows PyTorch's rules."""
     cell = GRU(3, 16).to(DEVICE)
-    u = torch.randn(2, 2, 3, device=DEVICE)
+    u = torch.randn(4, 2, 3, device=DEVICE)
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
         projected = cell.project(u)
-        assert "float32" in fused.supported(cell, projected.bfloat16())
+        state = cell.zero_state(projected[0])
+        for x in (u, projected):
+            assert "autocast" in fused.supported(cell, x)
+        for scan, x in ((fused.scan, projected), (fused.scan_input, u)):
+            with pytest.raises(ValueError, match="autocast"):
+                scan(cell, x, state)
+        with engine(backend="fused"), pytest.raises(RuntimeError, match="autocast"):
+            time_loop.scan(cell, u)
+        assert time_loop.choose(cell, u).name == "reference"
+        states = time_loop.scan(cell, u)
+        expected = reference.scan(cell, projected, state)
+    assert torch.equal(states.h, expected.h)
+    assert fused.supported(cell, u) is None
+
+
+def test_a_backward_pass_inside_autocast_is_the_same():
+    cell, weights, _, state, upstream = map_single(problem("mgu", 3, 2, 16))
+    leaves = [weight.requires_grad_() for weight in weights.values()]
+    states = fused.scan_input(cell.bind(weights), torch.randn(3, 2, 3, device=DEVICE), state)
+    expected = torch.autograd.grad(states, leaves, upstream, retain_graph=True)
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        grads = torch.autograd.grad(states, leaves, upstream)
+    assert all(map(torch.equal, grads, expected))
 
 
 def test_an_unknown_precision_is_an_error():

@@ -46,9 +46,10 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
-    if projected.is_cuda and torch.is_autocast_enabled("cuda"):
+    if torch.is_autocast_enabled(projected.device.type):
         return "the kernels do not follow torch.autocast"
-    for tensor in (projected, *cell.parameters()):
+    # Not cell.parameters(), which also looks for modules inside: this is host time of every call.
+    for tensor in (projected, *(weight for weight in cell._parameters.values() if weight is not None)):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"
         if tensor.device != projected.device:
@@ -72,10 +73,15 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
-    return _all_states(cell, projected, state, precision, own=False)
+    from multistable.scan.kernels.recurrence import KINDS, all_states
+
+    _check(cell, projected, precision)
+    weight, bias = _recurrent(cell, projected)
+    state = _expanded(cell, projected, state)
+    return cell.State(*all_states(KINDS[_KINDS[type(cell)]], precision, projected, None, None, weight, bias, *state))
 
 
-def scan_input(cell: Cell[Any], u: Tensor, state: Any, *, precision: str = "ieee") -> Any:
+def scan_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee") -> Any:
     """``scan`` of ``cell.project(u)``, in half the memory: the recurrence overwrites the projected input.
 
     Args:
@@ -83,35 +89,16 @@ def scan_input(cell: Cell[Any], u: Tensor, state: Any, *, precision: str = "ieee
         state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
         precision: as for :func:`scan`.
     """
-    from multistable.scan.kernels.project import Project
-    from multistable.scan.kernels.recurrence import KINDS
-
-    _refuse(supported(cell, u))
-    lead = cell.bias.shape[:-1]
-    u = u.expand(len(u), *lead, *u.shape[-2:]).reshape(len(u), -1, *u.shape[-2:])
-    weight, bias = (x.reshape(-1, *x.shape[len(lead) :]) for x in (cell.input_weight, cell.bias))
-    width = KINDS[_KINDS[type(cell)]].slots * cell.hidden_size
-    projected = Project.apply(u, weight, bias, width)
-    projected = projected.unflatten(1, lead) if lead else projected.squeeze(1)
-    state = cell.zero_state(projected[0]) if state is None else cell.State(*state)
-    return _all_states(cell, projected, state, precision, own=True)
-
-
-def _all_states(cell: Cell[Any], projected: Tensor, state: Any, precision: str, *, own: bool) -> Any:
     from multistable.scan.kernels.recurrence import KINDS, all_states
 
-    weight, bias = _check(cell, projected, state, precision)
-    lead = projected.shape[1:-2]
-    fields = all_states(
-        KINDS[_KINDS[type(cell)]],
-        precision,
-        _flatten_lead(projected),
-        weight.reshape(-1, *weight.shape[len(lead) :]),
-        None if bias is None else bias.reshape(-1, bias.shape[-1]),
-        *(x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in state),
-        own=own,
-    )
-    return cell.State(*(x.unflatten(1, lead) if len(lead) > 1 else x if lead else x.squeeze(1) for x in fields))
+    _check(cell, u, precision)
+    lead = cell.bias.shape[:-1]
+    if u.shape[1:-2] != lead:
+        u = u.expand(len(u), *lead, *u.shape[-2:])
+    weight, bias = _recurrent(cell, u)
+    state = () if state is None else _expanded(cell, u, state)
+    kind = KINDS[_KINDS[type(cell)]]
+    return cell.State(*all_states(kind, precision, u, cell.input_weight, cell.bias, weight, bias, *state))
 
 
 @torch.no_grad()
@@ -125,24 +112,25 @@ def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precis
     Returns:
         The state after the last step, each field ``(..., n, hidden_size)``.
     """
-    from multistable.scan.kernels.recurrence import KINDS, advance_all
+    from multistable.scan.kernels.recurrence import KINDS, advance_all, one_lead, one_lead_in_time
 
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     constant = projected.expand(steps, *projected.shape)
-    weight, bias = _check(cell, constant, state, precision)
-    lead = projected.shape[:-2]
-    buffers, _, _ = advance_all(
+    _check(cell, constant, precision)
+    weight, bias = _recurrent(cell, constant)
+    lead = projected.dim() - 2
+    buffers = advance_all(
         KINDS[_KINDS[type(cell)]],
         precision,
-        _flatten_lead(constant),
-        weight.reshape(-1, *weight.shape[len(lead) :]),
-        None if bias is None else bias.reshape(-1, bias.shape[-1]),
-        tuple(x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in state),
-        save=False,
+        one_lead_in_time(constant),
+        None,
+        one_lead(weight, lead),
+        None if bias is None else one_lead(bias, lead),
+        tuple(one_lead(x, lead) for x in _expanded(cell, constant, state)),
         keep=False,
     )
-    return cell.State(*(x[:, steps % 2].clone().reshape(*lead, *x.shape[-2:]) for x in buffers))
+    return cell.State(*(x[:, steps % 2].clone().reshape(*projected.shape[:-2], *x.shape[-2:]) for x in buffers))
 
 
 @cache
@@ -150,41 +138,35 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def _refuse(reason: str | None) -> None:
+def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
+    """Raise where the kernels cannot run."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    reason = supported(cell, x)
     if reason is not None:
         raise ValueError(f"the fused time loop cannot run: {reason}")
 
 
-def _check(cell: Cell[Any], projected: Tensor, state: Any, precision: str) -> tuple[Tensor, Tensor | None]:
-    """The recurrent weight and bias, the latter of some GRUs; raises where the kernels cannot run."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    _refuse(supported(cell, projected))
-    for name, x in zip(cell.State._fields, state, strict=True):
-        if x.dtype != projected.dtype or x.device != projected.device:
-            raise ValueError(
-                f"state {name!r} must be {projected.dtype} on {projected.device} like the input, "
-                f"got {x.dtype} on {x.device}"
-            )
+def _recurrent(cell: Cell[Any], x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The recurrent weight and bias, the latter of some GRUs, for inputs ``(time, ..., n, any)``."""
     weight: Any = cell.recurrent_weight
     bias: Any = getattr(cell, "recurrent_bias", None)
-    lead = len(projected.shape) - 3
-    expected = (*projected.shape[1:-2], *weight.shape[lead:])
-    if tuple(weight.shape) != expected:
+    lead = x.shape[1:-2]
+    if weight.shape[: len(lead)] != lead or cell.bias.dim() != len(lead) + 1:
         raise ValueError(
-            f"the leading dimensions of the weights must be those of the input, {tuple(projected.shape[1:-2])}, "
+            f"the leading dimensions of the weights must be those of the input, {tuple(lead)}, "
             f"got a recurrent weight of {tuple(weight.shape)}"
         )
     return weight, bias
 
 
-def _flatten_lead(projected: Tensor) -> Tensor:
-    """``(time, ..., n, any)`` as ``(time, networks, n, any)``; an expansion in time stays one."""
-    if projected.dim() == 3:
-        return projected.unsqueeze(1)
-    lead = projected.stride()[1:-2]
-    mergeable = all(lead[i] == lead[i + 1] * projected.shape[i + 2] for i in range(len(lead) - 1))
-    if mergeable or projected.stride(0) != 0:
-        return projected.flatten(1, -3)
-    once = projected[0].flatten(0, -3)
-    return once.expand(len(projected), *once.shape)
+def _expanded(cell: Cell[Any], x: Tensor, state: Any) -> list[Tensor]:
+    """The fields of the state, each with the leading dimensions of ``x (time, ..., n, any)``."""
+    fields = []
+    for name, field in zip(cell.State._fields, state, strict=True):
+        if field.dtype != x.dtype or field.device != x.device:
+            raise ValueError(
+                f"state {name!r} must be {x.dtype} on {x.device} like the input, got {field.dtype} on {field.device}"
+            )
+        fields.append(field if field.shape[:-2] == x.shape[1:-2] else field.expand(*x.shape[1:-2], *field.shape[-2:]))
+    return fields

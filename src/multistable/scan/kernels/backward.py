@@ -14,24 +14,29 @@ from multistable.scan.kernels.forward import load_gates, store_slots
 from multistable.scan.kernels.product import from_all, indices, load_weights, meet
 
 
-@triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
+@triton.jit(do_not_specialize=["start", "stop", "T", "N", "B", "span", "one"])
 def retreat(
     grad_hidden, grad_memory, weight, hidden, memory, slots, grad_h, grad_c, arrivals,
-    one, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
+    one, start, stop, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
     KIND: tl.constexpr, G: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
-    """From the gradients of all states, those of all pre-activations, written over ``slots``, and of the first state.
+    """From the gradients of the states, those of the pre-activations of the steps from ``start`` to ``stop``.
 
-    ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight`` is ``(N, G, H, H)``, each
-    gate's matrix transposed; ``grad_h`` and ``grad_c``, the results, are ``(N, B, H)``. The rest, and the division
-    of the work, is as in ``advance``.
+    They are written over ``slots``. ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight``
+    is ``(N, G, H, H)``, each gate's matrix transposed. ``grad_h`` and ``grad_c``, ``(N, B, H)``, get the gradient of
+    the state before ``start``; of an MGU, ``grad_h`` holds what the steps from ``stop`` on have left there. Other cells
+    take all steps. The rest, and the division of the work, is as in ``advance``.
     """
     ALONE: tl.constexpr = SPLITS == 1
     # The gates whose product ends the step (of an MGU, f alone), and the slot of the last of them.
     LATE: tl.constexpr = 1 if KIND == "mgu" else G
     LAST: tl.constexpr = 3 if KIND == "gru" else LATE - 1
+    if KIND != "mgu":
+        # Always all steps: bounds that the compiler knows take no registers from the weights.
+        start = 0
+        stop = T
     split = tl.program_id(0) % SPLITS
     group = tl.program_id(0) // SPLITS
     groups = tl.num_programs(0) // SPLITS
@@ -57,15 +62,15 @@ def retreat(
         gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
 
         w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G, K, MATRIX)
-        t = T.to(tl.int64) - 1
+        t = stop.to(tl.int64) - 1
         s = load_gates(slots_n + t * plane * SLOTS + own_slots, H, mask, SLOTS)
         up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)
         zero = tl.zeros_like(up)
-        dh = zero
+        dh = tl.load(grad_h + n * plane + own, mask=mask, other=0.0) if KIND == "mgu" else zero
         dc = zero
         if KIND == "lstm":
             h = zero
-            c = tl.load(memory_n + T * plane, mask=mask, other=0.0)
+            c = tl.load(memory_n + stop * plane, mask=mask, other=0.0)
             c_before = tl.load(memory_n + t * plane, mask=mask, other=0.0)
             up_c = tl.load(gc_n_own + t * gc_t, mask=mask, other=0.0)
         else:
@@ -73,7 +78,7 @@ def retreat(
             c = zero
             c_before = zero
             up_c = zero
-        while t >= 0:
+        while t >= start:
             dh += up
             slots_t = slots_n + t * plane * SLOTS
             rows_t = slots_t + first_row
@@ -101,7 +106,7 @@ def retreat(
                 store_slots(slots_t + own_slots, H, d, mask, SLOTS)
 
             # What the step before needs is asked for now, so that this step's products hide the wait.
-            more = mask & (t > 0)
+            more = mask & (t > start)
             s = load_gates(slots_t - plane * SLOTS + own_slots, H, more, SLOTS)
             up = tl.load(gh_n_own + (t - 1) * gh_t, mask=more, other=0.0)
             if KIND == "lstm":

@@ -9,11 +9,14 @@ from multistable.scan.kernels.forward import load_gates, store_slots
 
 @triton.jit(do_not_specialize=["T", "B"])
 def advance_units(
-    projected, weight, hidden, slots,
+    projected, weight, bias, hidden, slots,
     T, B, H, p_t, p_n, p_b, p_j, state_n,
-    BLOCK: tl.constexpr, AHEAD: tl.constexpr, SAVE: tl.constexpr, KEEP: tl.constexpr,
+    BLOCK: tl.constexpr, AHEAD: tl.constexpr, BIAS: tl.constexpr, SAVE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """``advance`` for a BRC; ``weight`` is ``(N, 2 * H)``. A program has ``BLOCK`` of one recurrence's units."""
+    """``advance`` for a BRC; ``weight`` is ``(N, 2 * H)``. A program has ``BLOCK`` of one recurrence's units.
+
+    ``bias``, ``(N, 3 * H)``, is added to the projected input: here it costs no pass over memory.
+    """
     n = tl.program_id(1).to(tl.int64)
     unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     plane = B.to(tl.int64) * H
@@ -26,6 +29,8 @@ def advance_units(
     w_c = tl.load(weight + n * 2 * H + j, mask=mask, other=0.0)
     w_a = tl.load(weight + n * 2 * H + H + j, mask=mask, other=0.0)
     h = tl.load(hidden_n, mask=mask, other=0.0)
+    if BIAS:
+        of_gates = load_gates(bias + n * 3 * H + j, H, mask, 3)
     # A step is shorter than a read from memory, so inputs are asked for AHEAD steps before their use.
     t = tl.full((), 0, tl.int64)
     x = ()
@@ -37,7 +42,10 @@ def advance_units(
             x_next = x_next + (load_gates(x_n + (t + AHEAD + i) * p_t, H * p_j, mask & (t + AHEAD + i < T), 3),)
         for i in tl.static_range(AHEAD):
             now = mask & (t + i < T)
-            h_new, s = brc_forward(x[i], (w_c * h, w_a * h), h)
+            x_now = x[i]
+            if BIAS:
+                x_now = (x_now[0] + of_gates[0], x_now[1] + of_gates[1], x_now[2] + of_gates[2])
+            h_new, s = brc_forward(x_now, (w_c * h, w_a * h), h)
             if SAVE:
                 store_slots(slots_n + (t + i) * plane * 3, H, s, now, 3)
             if KEEP:
@@ -60,11 +68,15 @@ def load_step(grad, slots, hidden, t, gh_t, plane, H, mask):
 
 @triton.jit(do_not_specialize=["T", "B"])
 def retreat_units(
-    grad_hidden, weight, hidden, slots, grad_h, grad_weight,
+    grad_hidden, weight, hidden, slots, grad_h, sums,
     T, B, H, gh_t, gh_n, gh_b, gh_j,
     BLOCK: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """``retreat`` for a BRC, with the gradient of the weights, ``(N, B, 2 * H)``, summed over time but not rows."""
+    """``retreat`` of all steps for a BRC, from no gradient.
+
+    Also the gradients of the weight and of the bias, side by side in ``sums``, ``(N, B, 5 * H)``, summed over time but
+    not rows: here they cost no pass over memory.
+    """
     n = tl.program_id(1).to(tl.int64)
     unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     plane = B.to(tl.int64) * H
@@ -79,6 +91,9 @@ def retreat_units(
     dh = tl.zeros((BLOCK,), tl.float32)
     dw_c = tl.zeros((BLOCK,), tl.float32)
     dw_a = tl.zeros((BLOCK,), tl.float32)
+    db_c = tl.zeros((BLOCK,), tl.float32)
+    db_a = tl.zeros((BLOCK,), tl.float32)
+    db_n = tl.zeros((BLOCK,), tl.float32)
     t = T.to(tl.int64) - 1
     steps = ()
     for i in tl.static_range(AHEAD):
@@ -95,8 +110,10 @@ def retreat_units(
             dh = tl.where(inside, direct + d[0] * w_c + d[1] * w_a, dh)
             dw_c += tl.where(inside, d[0] * h, 0.0)
             dw_a += tl.where(inside, d[1] * h, 0.0)
+            db_c += tl.where(inside, d[0], 0.0)
+            db_a += tl.where(inside, d[1], 0.0)
+            db_n += tl.where(inside, d[2], 0.0)
         steps = steps_next
         t -= AHEAD
     tl.store(grad_h + n * plane + unit, dh, mask=mask)
-    tl.store(grad_weight + n * plane * 2 + b * (2 * H) + j, dw_c, mask=mask)
-    tl.store(grad_weight + n * plane * 2 + b * (2 * H) + H + j, dw_a, mask=mask)
+    store_slots(sums + n * plane * 5 + b * (5 * H) + j, H, (dw_c, dw_a, db_c, db_a, db_n), mask, 5)

@@ -24,7 +24,7 @@ def store_slots(target, H, s, mask, SLOTS: tl.constexpr):
 @triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
 def advance(
     projected, weight, bias, hidden, memory, slots, modulated, arrivals,
-    one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n, modulated_time,
+    one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
     KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SLOTS: tl.constexpr, BIAS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr, MATRIX: tl.constexpr,
@@ -35,7 +35,7 @@ def advance(
     ``projected`` is ``(T, N, B, X * H)``, any strides; ``weight`` is ``(N, H, G * H)``; ``hidden`` and ``memory``
     (of an LSTM) are ``(N, T + 1, B, H)``, the state before the first step in the first place, or, when not
     ``KEEP``, ``(N, 2, B, H)``, written in turn. ``slots`` is ``(N, T, B, SLOTS * H)``, written when ``SAVE``.
-    ``modulated`` holds the f * h of an MGU.
+    ``modulated``, ``(N, B, H)``, is where the programs of a group exchange the f * h of an MGU.
 
     A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time. Each has ``J``
     of the units and all their weights, and meets the others after each product: states go through memory.
@@ -62,7 +62,7 @@ def advance(
         plane = B.to(tl.int64) * H
         hidden_n = hidden + n * state_n
         memory_n = memory + n * state_n
-        modulated_n = modulated + n * T * plane if SAVE else modulated + n * plane
+        modulated_n = modulated + n * plane
         slots_n = slots + n * T * plane * SLOTS
         x_n = projected + n * p_n + b * p_b + unit.to(tl.int64) * p_j
 
@@ -82,14 +82,11 @@ def advance(
                 p = to_each(h, hidden_t, rows, H, H, row, w, 0, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
                 f = sigmoid(x[0] + p[0])
                 fh = f * h
-                modulated_now = modulated_n + t * modulated_time
-                if SAVE or not ALONE:
-                    tl.store(modulated_now + own, fh, mask=mask)
                 if not ALONE:
+                    tl.store(modulated_n + own, fh, mask=mask)
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                modulated_t = modulated_now + first_row
-                q = to_each(fh, modulated_t, rows, H, H, row, w, 1, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                q = to_each(fh, modulated_n + first_row, rows, H, H, row, w, 1, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
                 candidate = tanh(x[1] + q[0])
                 h = f * candidate + (1 - f) * h
                 s = (f, candidate)

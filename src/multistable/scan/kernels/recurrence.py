@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -13,24 +14,40 @@ from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.plan import Plan, plan
+from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
 
 UNITS_PER_PROGRAM = 32
 STEPS_AHEAD = 4
+# The compiler would take more, and leave a multiprocessor fewer programs whose reads hide each other; less, it spills.
+REGISTERS_FORWARD = 96
+REGISTERS_BACKWARD = 136
+
+PARTS = 4
+STEPS_OF_A_PART = 25
+"""The backward pass of an MGU goes through time in so many parts, of so many steps at least: see ``_retreat``."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the kernels must know of a cell: its name there, how many gates read the past, how many the input; slots."""
+    """What the kernels must know of a cell: its name there, how many gates read the past, how many the input; slots.
+
+    ``fields`` are those of its state.
+    """
 
     name: str
     recurrent: int
     projected: int
     slots: int
-    memory: bool = False
+    fields: int = 1
+
+    @property
+    def weight_dim(self) -> int:
+        """Dimensions of the recurrent weight of one network: a matrix, of a BRC a vector."""
+        return 2 if self.recurrent else 1
 
 
 KINDS = {
-    "lstm": Kind("lstm", recurrent=4, projected=4, slots=4, memory=True),
+    "lstm": Kind("lstm", recurrent=4, projected=4, slots=4, fields=2),
     "gru": Kind("gru", recurrent=3, projected=3, slots=4),
     "mgu": Kind("mgu", recurrent=2, projected=2, slots=2),
     "nbrc": Kind("nbrc", recurrent=2, projected=3, slots=3),
@@ -53,194 +70,290 @@ def capacity(device: torch.device) -> dict[str, int]:
     return {"processors": 1, "shared_memory": 2**20}
 
 
-def _plan(kind: Kind, projected: Tensor, hidden: int, precision: str) -> Plan:
-    _, networks, rows, _ = projected.shape
-    return plan(
-        hidden=hidden,
-        gates=kind.recurrent,
-        networks=networks,
-        rows=rows,
-        precision=precision,
-        **capacity(projected.device),
-    )
+def _plan(kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str) -> Plan:
+    device = capacity(like.device)
+    return plan(hidden=hidden, gates=kind.recurrent, networks=networks, rows=rows, precision=precision, **device)
 
 
 def _arrivals(division: Plan, like: Tensor) -> Tensor:
-    """Where the programs of each group count their meetings."""
-    return torch.zeros(division.groups if division.splits > 1 else 0, dtype=torch.int64, device=like.device)
+    """Where the programs of each group count their meetings; never read where there are none."""
+    if division.splits == 1:
+        return like
+    return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
 
 
 def advance_all(
-    kind: Kind, precision: str, projected: Tensor, weight: Tensor, bias: Tensor | None, states: tuple[Tensor, ...],
-    *, save: bool, keep: bool, own: bool = False,
-) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:  # fmt: skip
+    kind: Kind, precision: str, projected: Tensor, of_input: Tensor | None, weight: Tensor, bias: Tensor | None,
+    states: tuple[Tensor, ...], slots: Tensor | None = None, *, keep: bool = True,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """All steps.
 
     Args:
         projected: ``(time, networks, rows, gates * hidden)``, any strides.
+        of_input: the bias of the input, ``(networks, gates * hidden)``, of a BRC whose projected input is without it.
         weight: ``(networks, hidden, gates * hidden)``, of a BRC ``(networks, 2 * hidden)``.
         bias: the recurrent bias of a GRU, ``(networks, hidden)``.
-        states: the state before the first step, each field ``(networks, rows, hidden)``.
-        save: whether to write what the backward pass needs.
+        states: the state before the first step, each field ``(networks, rows, hidden)``; none for zero.
+        slots: where to write what the backward pass needs, those of ``equations.py``, ``(networks, time, rows,
+            slots * hidden)``, if at all. ``projected`` may be a view of it.
         keep: whether to return the states of all steps.
-        own: whether ``projected`` comes from ``Project`` and may be overwritten: its room is then the slots.
 
     Returns:
         The states, each field ``(networks, time + 1, rows, hidden)``, the given one first (or, when not ``keep``,
-        ``(networks, 2, rows, hidden)``, the last in the place of the number of steps modulo two); the slots of
-        ``equations.py``, ``(networks, time, rows, slots * hidden)``; and the f * h of an MGU.
+        ``(networks, 2, rows, hidden)``, the last in the place of the number of steps modulo two).
     """
-    T, N, B, _ = projected.shape
-    H = states[0].shape[-1]
-    buffers = []
-    for state in states:
-        buffer = projected.new_empty(N, T + 1 if keep else 2, B, H)
-        buffer[:, 0] = state
-        buffers.append(buffer)
-    if save and own:
-        slots = projected.as_strided(
-            (N, T, B, kind.slots * H), (T * B * kind.slots * H, B * kind.slots * H, kind.slots * H, 1)
-        )
-    else:
-        slots = projected.new_empty((N, T, B, kind.slots * H) if save else 0)
-    exchanged = kind.name == "mgu"
-    modulated = projected.new_empty((N, T, B, H) if exchanged and save else (N, B, H) if exchanged else 0)
+    T, N, B, width = projected.shape
+    H = width // kind.projected
+    buffers = tuple(projected.new_empty(N, T + 1 if keep else 2, B, H) for _ in range(kind.fields))
+    for i, buffer in enumerate(buffers):
+        if states:
+            buffer[:, 0] = states[i]
+        else:
+            buffer[:, 0].zero_()
+    save = slots is not None
+    kept = projected if slots is None else slots
     weight = weight.contiguous()
     with _on(projected):
         if kind.name == "brc":
             advance_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-                projected, weight, buffers[0], slots, T, B, H, *projected.stride(), buffers[0].stride(0),
-                BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, SAVE=save, KEEP=keep, num_warps=1,
+                projected, weight, weight if of_input is None else of_input.contiguous(), buffers[0], kept,
+                T, B, H, *projected.stride(), buffers[0].stride(0), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD,
+                BIAS=of_input is not None, SAVE=save, KEEP=keep, num_warps=1, maxnreg=REGISTERS_FORWARD,
             )  # fmt: skip
-        else:
-            division = _plan(kind, projected, H, precision)
-            advance[division.grid](
-                projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], slots,
-                modulated, _arrivals(division, projected),
-                1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1),
-                buffers[0].stride(0), B * H if save else 0,
-                KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
-                SAVE=save, KEEP=keep, **division.constants,
-            )  # fmt: skip
-    return tuple(buffers), slots, modulated
-
-
-def _retreat_all(
-    kind: Kind, precision: str, grads: tuple[Tensor, ...], weight: Tensor, buffers: tuple[Tensor, ...], slots: Tensor
-) -> tuple[tuple[Tensor, ...], Tensor]:
-    """The gradients of the first state, each field ``(networks, rows, hidden)``, and those written over ``slots``.
-
-    Of a BRC, which has no matrix, also the gradient of its weights, ``(networks, 2 * hidden)``.
-    """
-    T, N, B, H = grads[0].shape
-    initial = tuple(slots.new_empty(N, B, H) for _ in buffers)
-    with _on(slots):
-        if kind.name == "brc":
-            grad_weight = slots.new_empty(N, B, 2 * H)
-            retreat_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-                grads[0], weight.contiguous(), buffers[0], slots, initial[0], grad_weight,
-                T, B, H, *grads[0].stride(), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
-            )  # fmt: skip
-            return initial, grad_weight.sum(1)
-        division = _plan(kind, grads[0], H, precision)
-        # Transposed so that units of the result are side by side in memory, as they are in a program's registers.
-        transposed = weight.transpose(-1, -2).contiguous()
-        retreat[division.grid](
-            grads[0], grads[-1], transposed, buffers[0], buffers[-1], slots, initial[0], initial[-1],
-            _arrivals(division, slots), 1, T, N, B, division.span, H, *grads[0].stride(), *grads[-1].stride(),
-            KIND=kind.name, G=kind.recurrent, SLOTS=kind.slots, **division.constants,
+            return buffers
+        division = _plan(kind, projected, N, B, H, precision)
+        exchanged = kind.name == "mgu" and division.splits > 1
+        advance[division.grid](
+            projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
+            projected.new_empty(N, B, H) if exchanged else projected, _arrivals(division, projected),
+            1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1),
+            buffers[0].stride(0),
+            KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
+            SAVE=save, KEEP=keep, **division.constants,
         )  # fmt: skip
-    return initial, slots
+    return buffers
 
 
-def _weight_gradient(kind: Kind, before: Tensor, modulated: Tensor, grads: Tensor) -> Tensor:
-    """One product over all steps and rows, for each network.
+def _retreat_units(
+    weight: Tensor, upstream: Tensor, states: Tensor, slots: Tensor
+) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+    """The gradients of a BRC's first state, of its weight and of the input's bias; the rest is written over ``slots``.
 
     Args:
-        before: the state before each step, ``(networks, time * rows, hidden)``.
-        modulated: the f * h of an MGU, the same shape.
-        grads: ``(networks, time * rows, slots * hidden)``.
+        weight: ``(networks, 2 * hidden)``.
+        upstream: the gradient of the states, ``(time, networks, rows, hidden)``.
+        states: as ``advance_all`` returns them.
     """
+    T, N, B, H = upstream.shape
+    initial = slots.new_empty(N, B, H)
+    sums = slots.new_empty(N, B, 5 * H)
+    with _on(slots):
+        retreat_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
+            upstream, weight.contiguous(), states, slots, initial, sums,
+            T, B, H, *upstream.stride(), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
+            maxnreg=REGISTERS_BACKWARD,
+        )  # fmt: skip
+    of_weight, of_bias = sums.sum(1).split([2 * H, 3 * H], dim=-1)
+    return (initial,), of_weight, of_bias
+
+
+def _retreat(
+    kind: Kind, precision: str, weight: Tensor, upstream: tuple[Tensor, ...], buffers: tuple[Tensor, ...],
+    slots: Tensor, *, wants_weight: bool,
+) -> tuple[tuple[Tensor, ...], Tensor | None]:  # fmt: skip
+    """The gradients of the first state and, where wanted, of the weight; the rest is written over ``slots``.
+
+    An MGU's weight takes a product with f * h, as large as all states. It is computed anew, for a part of the steps at
+    a time, so that only a part of it is ever there; the gradient of the state is carried from one part to the next.
+
+    Args:
+        weight: ``(networks, hidden, gates * hidden)``.
+        upstream: the gradients of the states, each field ``(time, networks, rows, hidden)``.
+        buffers: as ``advance_all`` returns them.
+    """
+    T, N, B, H = upstream[0].shape
+    division = _plan(kind, slots, N, B, H, precision)
+    # Transposed so that units of the result are side by side in memory, as they are in a program's registers.
+    transposed: Tensor | None = weight.transpose(-1, -2).contiguous()
+    new = slots.new_zeros if kind.name == "mgu" else slots.new_empty
+    carried = tuple(new((N, B, H)) for _ in buffers)
+    of_weight: Tensor | None = None
+    modulated = kind.name == "mgu" and wants_weight
+    parts = max(1, min(PARTS, T // STEPS_OF_A_PART)) if modulated else 1
+    for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
+        before = buffers[0][:, start:stop]
+        factor = slots[:, start:stop, :, :H] * before if modulated else before
+        with _on(slots):
+            retreat[division.grid](
+                upstream[0], upstream[-1], transposed, buffers[0], buffers[-1], slots, carried[0], carried[-1],
+                _arrivals(division, slots), 1, start, stop, T, N, B, division.span, H,
+                *upstream[0].stride(), *upstream[-1].stride(),
+                KIND=kind.name, G=kind.recurrent, SLOTS=kind.slots, **division.constants,
+            )  # fmt: skip
+        if start == 0:
+            transposed = None  # before its like is asked for
+        if wants_weight:
+            if of_weight is None:
+                of_weight = slots.new_empty(N, H, kind.recurrent * H)
+            _add_products(kind, of_weight, before, factor, slots[:, start:stop], first=stop == T)
+        del factor  # before the next one is asked for
+    return carried, of_weight
+
+
+def _add_products(kind: Kind, of_weight: Tensor, before: Tensor, factor: Tensor, grads: Tensor, *, first: bool) -> None:
+    """Write or, unless ``first``, add to the gradient of the weight: a product over some steps and all rows.
+
+    Args:
+        of_weight: ``(networks, hidden, gates * hidden)``.
+        before: the state before each step, ``(networks, time, rows, hidden)``.
+        factor: what the last gate's matrix multiplies, the same shape: the state, or the f * h of an MGU.
+        grads: ``(networks, time, rows, slots * hidden)``.
+    """
+    # All lie network first, so that these are batched products on them as they are.
+    before, factor, grads = (x.flatten(1, 2) for x in (before, factor, grads))
     H = before.shape[-1]
     if kind.name == "mgu":
-        pairs = [(before, grads[..., :H]), (modulated.flatten(1, 2), grads[..., H:])]
+        pairs = [(before, grads[..., :H]), (factor, grads[..., H:])]
     elif kind.name == "gru":
         pairs = [(before, grads[..., : 2 * H]), (before, grads[..., 3 * H :])]
     else:
         pairs = [(before, grads[..., : kind.recurrent * H])]
-    product = before.new_empty(len(before), H, kind.recurrent * H)
-    columns = product.split([b.shape[-1] for _, b in pairs], dim=-1)
+    columns = of_weight.split([b.shape[-1] for _, b in pairs], dim=-1)
     for (a, b), out in zip(pairs, columns, strict=True):
-        torch.bmm(a.mT, b, out=out)
-    return product
+        out.baddbmm_(a.mT, b, beta=0 if first else 1)
 
 
-def _after_each_step(buffers: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(buffer[:, 1:].transpose(0, 1) for buffer in buffers)
+def one_lead(x: Tensor, lead: int) -> Tensor:
+    """``(..., any)``, of which ``lead`` leading dimensions become one, ``(networks, any)``."""
+    return x.flatten(0, lead - 1) if lead > 1 else x if lead else x.unsqueeze(0)
+
+
+def one_lead_in_time(x: Tensor) -> Tensor:
+    """``(time, ..., rows, any)`` as ``(time, networks, rows, any)``; an expansion in time stays one."""
+    if x.dim() == 3:
+        return x.unsqueeze(1)
+    lead = x.stride()[1:-2]
+    mergeable = all(lead[i] == lead[i + 1] * x.shape[i + 2] for i in range(len(lead) - 1))
+    if mergeable or x.stride(0) != 0:
+        return x.flatten(1, -3)
+    once = x[0].flatten(0, -3)
+    return once.expand(len(x), *once.shape)
+
+
+def _own_lead_in_time(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """``(time, networks, rows, any)`` as ``(time, *lead, rows, any)``, a view."""
+    return x.unflatten(1, lead) if len(lead) > 1 else x if lead else x.squeeze(1)
 
 
 def all_states(
-    kind: Kind,
-    precision: str,
-    projected: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *states: Tensor,
-    own: bool = False,
-) -> tuple[Tensor, ...]:
-    """The states after each step, each field ``(time, networks, rows, hidden)``; arguments as in ``advance_all``."""
-    tensors = (projected, weight, bias, *states)
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
-        return Recurrence.apply(kind, precision, own, *tensors)
-    buffers, _, _ = advance_all(kind, precision, projected, weight, bias, states, save=False, keep=True)
-    return _after_each_step(buffers)
+    kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
+    bias: Tensor | None, *states: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The states after each step, each field ``(time, ..., rows, hidden)``.
+
+    Args:
+        x: inputs ``(time, ..., rows, in)``, or, without an input weight, projected ones.
+        input_weight, input_bias, weight, bias: of the cell, with its leading dimensions, those of ``x``.
+        states: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
+    """
+    tensors = (x, input_weight, input_bias, weight, bias, *states)
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        return Recurrence.apply(kind, precision, *tensors)
+    lead = weight.dim() - kind.weight_dim
+    buffers, _ = _advance(kind, precision, _flat(lead, x, *tensors[1:]), save=False)
+    return _after_each_step(buffers, weight.shape[:lead])
+
+
+def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
+    return [one_lead_in_time(x), *(None if other is None else one_lead(other, lead) for other in others)]
+
+
+def _advance(kind: Kind, precision: str, tensors: list[Any], *, save: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and the slots."""
+    x, input_weight, input_bias, weight, bias, *states = tensors
+    if input_weight is None:
+        T, N, B, width = x.shape
+        slots = x.new_empty(N, T, B, width // kind.projected * kind.slots) if save else None
+        return advance_all(kind, precision, x, None, weight, bias, tuple(states), slots), slots
+    blocks = kind.slots if save else kind.projected
+    width = input_weight.shape[-1] // kind.projected * blocks
+    # The kernel of a BRC adds the bias, for others it is part of the product.
+    apart, within = (input_bias, None) if kind.name == "brc" else (None, input_bias)
+    projected, room = project(x, input_weight, within, width)
+    slots = room if save else None
+    return advance_all(kind, precision, projected, apart, weight, bias, tuple(states), slots), slots
+
+
+def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return tuple(_own_lead_in_time(buffer[:, 1:].transpose(0, 1), lead) for buffer in buffers)
 
 
 class Recurrence(torch.autograd.Function):
-    """States of all steps; the backward pass does the sequential part in one launch, the rest in large products."""
+    """``all_states``; the backward pass does the sequential part in few launches, the rest in large products.
+
+    One function from the input to the states, with the leading dimensions as they are given: every view that autograd
+    would see, and every function more, is microseconds of host time, more than many steps take.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        kind: Kind,
-        precision: str,
-        own: bool,
-        projected: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        *states: Tensor,
-    ) -> tuple[Tensor, ...]:
-        buffers, slots, modulated = advance_all(
-            kind, precision, projected, weight, bias, states, save=True, keep=True, own=own
-        )
-        ctx.kind = kind
-        ctx.precision = precision
-        ctx.has_bias = bias is not None
+    def forward(ctx: Any, kind: Kind, precision: str, *tensors: Any) -> tuple[Tensor, ...]:
+        lead = tensors[3].dim() - kind.weight_dim
+        flat = _flat(lead, *tensors)
+        x, input_weight, _, weight, bias, *_ = flat
+        buffers, slots = _advance(kind, precision, flat, save=True)
+        ctx.kind, ctx.precision, ctx.lead, ctx.has_bias = kind, precision, tensors[3].shape[:lead], bias is not None
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weight, slots, modulated, *buffers)
-        return _after_each_step(buffers)
+        ctx.save_for_backward(None if input_weight is None else x, input_weight, weight, slots, *buffers)
+        return _after_each_step(buffers, ctx.lead)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         if torch.is_grad_enabled():  # create_graph=True, whatever the upstream gradients are functions of
             raise RuntimeError("the fused time loop has no second derivatives: use the reference time loop for them")
         kind: Kind = ctx.kind
-        weight, slots, modulated, *buffers = ctx.saved_tensors
+        u, input_weight, weight, slots, *buffers = ctx.saved_tensors
         N, T, B, _ = slots.shape
         H = buffers[0].shape[-1]
-        nothing = slots.new_zeros(()).expand(T, N, B, H)
-        upstream = tuple(nothing if grad is None else grad for grad in grads)
+        _, _, needs_x, needs_input_weight, needs_input_bias, needs_weight, _, *of_states = ctx.needs_input_grad
         if _graph_is_kept():
             slots = slots.clone()  # Gradients are written over the slots, which a second pass will read again.
-        with torch.autocast(slots.device.type, enabled=False):
-            initial, grad_weight = _retreat_all(kind, ctx.precision, upstream, weight, tuple(buffers), slots)
-            if kind.name != "brc" and ctx.needs_input_grad[4]:
-                # The states lie network first, so that this is one batched product on them as they are.
-                before = buffers[0].flatten(1, 2)[:, : T * B]
-                grad_weight = _weight_gradient(kind, before, modulated, slots.flatten(1, 2))
-            grad_bias = slots[..., 3 * H :].sum((1, 2)) if ctx.has_bias else None
-        grad_projected = slots[..., : kind.projected * H].transpose(0, 1)
-        return None, None, None, grad_projected, grad_weight, grad_bias, *initial
+        upstream = tuple(
+            slots.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
+        )
+        of_x = of_input_weight = of_input_bias = of_bias = None
+        with _without_autocast(slots.device.type):
+            of_weight: Tensor | None
+            if kind.name == "brc":
+                initial, of_weight, of_input_bias = _retreat_units(weight, upstream[0], buffers[0], slots)
+            else:
+                initial, of_weight = _retreat(
+                    kind, ctx.precision, weight, upstream, tuple(buffers), slots, wants_weight=needs_weight
+                )
+            rows = slots.flatten(1, 2)
+            of_projected = rows[..., : kind.projected * H]
+            if ctx.has_bias:
+                of_bias = gradient_of_bias(rows[..., 3 * H :])
+            if input_weight is None:
+                of_x, of_input_bias = slots[..., : kind.projected * H].transpose(0, 1), None
+            else:
+                if needs_x:
+                    of_x = gradient_of_input(of_projected, input_weight, T)
+                if needs_input_weight:
+                    of_input_weight = network_first(u).mT @ of_projected
+                if needs_input_bias and of_input_bias is None:
+                    of_input_bias = gradient_of_bias(of_projected)
+        others = (of_input_weight, of_input_bias, of_weight, of_bias, *initial[: len(of_states)])
+        return (
+            None,
+            None,
+            None if of_x is None else _own_lead_in_time(of_x, ctx.lead),
+            *(None if other is None else other.reshape(*ctx.lead, *other.shape[1:]) for other in others),
+        )
+
+
+def _without_autocast(device: str) -> AbstractContextManager[Any]:
+    """The backward pass may be asked for inside ``torch.autocast``, which the forward pass was not."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _graph_is_kept() -> bool:
