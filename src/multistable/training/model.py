@@ -1,5 +1,6 @@
 """A recurrent network and the linear readout of its output."""
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -43,7 +44,7 @@ class Readout(nn.Module):
     @classmethod
     def stacked(cls, readouts: Sequence["Readout"]) -> "Readout":
         """The readouts of the members of an ensemble as one."""
-        together = cls(1, 1)
+        together = copy.deepcopy(readouts[0])
         together.weight = nn.Parameter(torch.stack([readout.weight.detach() for readout in readouts]))
         together.bias = nn.Parameter(torch.stack([readout.bias.detach() for readout in readouts]))
         return together

@@ -1,0 +1,24 @@
+"""A run that takes a moment."""
+
+from multistable.tasks import CopyFirstInput
+from multistable.training import RunConfig
+
+SMALL = {
+    "task": CopyFirstInput(6),
+    "cell": "gru",
+    "hidden_size": 8,
+    "epochs": 2,
+    "training_sequences": 50,
+    "testing_sequences": 20,
+    "batch_size": 16,
+    "vaa_batches": 2,
+    "vaa_batch_size": 4,
+    "stabilisation": 50,
+    "warmup_steps": 3,
+    "warmup_batch_size": 8,
+    "max_stabilisation": 10,
+}
+
+
+def small(**changes):
+    return RunConfig(**SMALL | changes)

@@ -1,0 +1,396 @@
+"""Training: one run is what it is, alone or together with others; and warmup is what makes it learn."""
+
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import multistable as ms
+from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, PermutedSequentialMNIST, Task
+from multistable.training import Callback, Model, RunFolder, load, train
+from multistable.training.adam import Adam
+from multistable.training.data import division, sets
+from multistable.training.seeds import generator
+from multistable.training.trainer import groups
+from small_runs import small
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def short_final_check(monkeypatch):
+    """Warmups that end with a measure of few steps: what they find is not the question."""
+    monkeypatch.setattr(sys.modules["multistable.dynamics.warmup"], "FINAL_STABILISATION", 50)
+
+
+class Watcher(Callback):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.calls = []
+
+    def on_start(self, configs, epoch, steps):
+        self.calls.append(("start", len(configs), epoch, steps))
+
+    def on_warmup_step(self, configs, step):
+        self.calls.append(("warmup", [config.version for config in configs], step.step))
+
+    def on_step(self, configs, epoch, step):
+        self.calls.append(("step", epoch, step))
+
+    def on_epoch(self, configs, metrics):
+        self.calls.append(("epoch", [row["epoch"] for row in metrics]))
+
+    def on_end(self, configs, summaries):
+        self.calls.append(("end", len(summaries)))
+
+
+# Adam
+
+
+def test_adam_is_pytorchs_for_each_member():
+    rates = [1e-1, 1e-3, 5e-2]
+    start = torch.randn(3, 4, 2, dtype=torch.float64)
+    stacked = start.clone()
+    alone = [nn.Parameter(weight.clone()) for weight in start]
+    optimisers = [torch.optim.Adam([p], lr=rate) for p, rate in zip(alone, rates, strict=True)]
+    adam = Adam([stacked], torch.tensor(rates, dtype=torch.float64))
+    for _ in range(30):
+        gradient = torch.randn(3, 4, 2, dtype=torch.float64)
+        adam.step([gradient])
+        for parameter, optimiser, grad in zip(alone, optimisers, gradient, strict=True):
+            parameter.grad = grad.clone()
+            optimiser.step()
+    torch.testing.assert_close(stacked, torch.stack([p.detach() for p in alone]), rtol=1e-12, atol=1e-12)
+
+
+# Data
+
+
+def test_runs_of_one_seed_share_a_set_and_others_have_their_own():
+    configs = [small(seed=seed, version=version) for seed in (0, 1) for version in ("classic", "warmup")]
+    learning = sets(configs, "train", CPU)
+    assert learning.inputs.shape == (6, 2, 50, 1)
+    rows = torch.arange(50).expand(4, -1)
+    inputs, targets = learning.take(rows)
+    assert inputs.shape == (6, 4, 50, 1)
+    assert torch.equal(inputs[:, 0], inputs[:, 1])
+    assert not torch.equal(inputs[:, 0], inputs[:, 2])
+    assert torch.equal(targets, inputs[0])
+    alone = sets(configs[2:3], "train", CPU).take(rows[:1])
+    assert torch.equal(alone.inputs[:, 0], inputs[:, 2])
+
+
+def test_the_test_set_is_not_the_learning_set():
+    config = small(testing_sequences=50)
+    assert not torch.equal(sets([config], "train", CPU).inputs, sets([config], "test", CPU).inputs)
+
+
+def test_a_set_that_draws_nothing_is_kept_once(monkeypatch):
+    loads = []
+
+    def fixed(split, data):
+        loads.append(split)
+        return np.zeros((30, 28, 28), np.uint8), np.arange(30, dtype=np.uint8) % 10
+
+    monkeypatch.setattr("multistable.tasks.mnist.load", fixed)
+    configs = [small(task=PermutedSequentialMNIST(), seed=seed, training_sequences=None) for seed in range(3)]
+    learning = sets(configs, "train", CPU)
+    assert learning.inputs.shape[1] == 1
+    assert loads == ["train"]
+    assert learning.take(torch.tensor([[0], [5], [9]])).targets.flatten().tolist() == [0, 5, 9]
+
+
+def test_training_and_validation_parts_make_up_the_set():
+    configs = [small(seed=seed) for seed in (0, 1)]
+    training, validation = division(configs, 50, CPU)
+    assert (training.shape, validation.shape) == ((2, 40), (2, 10))
+    for run in range(2):
+        assert sorted([*training[run].tolist(), *validation[run].tolist()]) == list(range(50))
+    assert not torch.equal(training[0], training[1])
+
+
+def test_every_purpose_and_seed_has_its_own_numbers():
+    draws = {
+        tuple(torch.rand(3, generator=generator(seed, *purpose)).tolist())
+        for seed in (0, 1)
+        for purpose in [("weights",), ("order", 1), ("order", 2)]
+    }
+    assert len(draws) == 6
+    assert torch.equal(torch.rand(3, generator=generator(0, "a")), torch.rand(3, generator=generator(0, "a")))
+
+
+# Which runs go together
+
+
+def test_runs_that_share_an_architecture_go_together():
+    configs = [
+        small(),
+        small(seed=1),
+        small(version="warmup"),
+        small(learning_rate=0.1),
+        small(version="warmup", target=0.5),
+        small(version="double"),
+        small(version="double-classic"),
+        small(hidden_size=10),
+        small(batch_size=8),
+        small(seed=1),
+    ]
+    assert [len(group) for group in groups(configs, 32)] == [5, 2, 1, 1]
+    assert [len(group) for group in groups(configs, 2)] == [2, 2, 1, 2, 1, 1]
+
+
+# A run is the same alone and together
+
+
+@pytest.mark.usefixtures("short_final_check")
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_a_run_alone_and_among_eight_agree(cell, tmp_path):
+    versions = ("double", "double-classic") if cell in ("gru", "brc") else ("classic", "warmup")
+    common = {"cell": cell, "dtype": "float64", "num_layers": 2}
+    configs = [small(**common, version=version, seed=seed) for seed in (0, 1) for version in versions]
+    configs += [small(**common, version=versions[0], learning_rate=0.01, seed=seed) for seed in (0, 1, 2)]
+    configs += [small(**common, version="double" if versions[0] == "double" else "warmup", target=0.5)]
+    assert len(groups(configs, 32)) == 1
+    together = train(configs, tmp_path / "together")
+    for config, folder in zip(configs[:4], together, strict=False):
+        (alone,) = train(config, tmp_path / "alone")
+        assert folder.summary()["record"]["together"] == 8
+        assert alone.summary()["record"]["together"] == 1
+        for a, b in zip(alone.metrics(), folder.metrics(), strict=True):
+            for name in ("training_loss", "validation_loss", "vaa"):
+                assert (name in a) == (name in b)
+                assert a.get(name, 0) == pytest.approx(b.get(name, 0), rel=1e-9)
+        assert alone.summary()["results"]["test_loss"] == pytest.approx(
+            folder.summary()["results"]["test_loss"], rel=1e-9
+        )
+        for name, weight in alone.weights().items():
+            torch.testing.assert_close(weight, folder.weights()[name], rtol=1e-8, atol=1e-10)
+
+
+def test_the_same_seed_twice_gives_the_same_results(tmp_path):
+    configs = [small(version=version) for version in ("classic", "warmup")]
+    first, second = (train(configs, tmp_path / name) for name in ("first", "second"))
+    for a, b in zip(first, second, strict=True):
+        assert a.summary()["results"] == b.summary()["results"]
+        assert [row | {"seconds": 0} for row in a.metrics()] == [row | {"seconds": 0} for row in b.metrics()]
+
+
+def test_training_leaves_the_global_generator_alone(tmp_path):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    train(small(version="warmup"), tmp_path)
+    assert torch.equal(torch.rand(2), expected)
+
+
+# What a run does, against a plain loop
+
+
+def test_training_is_what_a_plain_loop_does(tmp_path):
+    """One run of a float64 GRU, written down again with PyTorch's own optimiser."""
+    config = small(dtype="float64", vaa_every=0, epochs=3)
+    (folder,) = train(config, tmp_path)
+    data = sets([config], "train", CPU)
+    training, validation = division([config], 50, CPU)
+    model = Model.of(config)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss_at(rows):
+        inputs, targets = data.take(rows.unsqueeze(0))
+        return (model(inputs[:, 0])[-1] - targets[0]).square().mean()
+
+    losses = [loss_at(validation[0]).item()]
+    for epoch in (1, 2, 3):
+        order = torch.randperm(40, generator=generator(0, "order", epoch))
+        for rows in training[0][order].split(16):
+            optimiser.zero_grad()
+            loss_at(rows).backward()
+            optimiser.step()
+        losses.append(loss_at(validation[0]).item())
+    rows = folder.metrics()
+    assert [row["validation_loss"] for row in rows] == pytest.approx(losses, rel=1e-7)
+    assert "vaa" not in rows[0]
+    best = int(np.argmin(losses))
+    assert folder.summary()["results"]["best_epoch"] == best
+    assert folder.summary()["results"]["validation_loss"] == pytest.approx(losses[best], rel=1e-7)
+
+
+def test_the_weights_kept_are_those_of_the_lowest_validation_loss(tmp_path):
+    """A learning rate that makes things worse: the first weights are the best."""
+    config = small(learning_rate=30.0, dtype="float64")
+    (folder,) = train(config, tmp_path)
+    assert folder.summary()["results"]["best_epoch"] == 0
+    initial = Model.of(config).state_dict()
+    assert all(torch.equal(weight, initial[name]) for name, weight in folder.weights().items())
+
+
+def test_test_scores_are_those_of_the_weights_kept(tmp_path):
+    config = small(task=Denoising(12, 5), num_layers=2)
+    (folder,) = train(config, tmp_path)
+    model = load(folder.path)
+    inputs, targets = sets([config], "test", CPU).take(torch.arange(20).unsqueeze(0))
+    loss = config.task.loss(model(inputs[:, 0]), targets[0])
+    assert folder.summary()["results"]["test_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert folder.summary()["results"]["test_accuracy"] is None
+
+
+def test_vaa_is_measured_on_the_training_sequences(tmp_path):
+    config = small(version="warmup", epochs=1, dtype="float64")
+    (folder,) = train(config, tmp_path)
+    rows, _ = division([config], 50, CPU)
+    inputs = sets([config], "train", CPU).take(rows).inputs[:, 0]
+    course = folder.warmup()
+    model = Model.of(config)
+    with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+        history = ms.warmup(
+            model.rnn,
+            inputs,
+            steps=3,
+            batch_size=8,
+            max_stabilisation=10,
+            algorithm="paper",
+            generator=generator(0, "warmup"),
+        )
+    np.testing.assert_allclose(course["vaa_star"], history.vaa_star.numpy(), rtol=1e-9)
+    value = ms.measure(
+        model.rnn, inputs, batches=2, batch_size=4, stabilisation=50, generator=generator(0, "vaa", 0)
+    ).vaa
+    assert folder.metrics()[0]["vaa"] == pytest.approx(value)
+
+
+def test_versions_are_what_they_say(tmp_path):
+    configs = {
+        version: small(version=version, epochs=1) for version in ("classic", "warmup", "double", "double-classic")
+    }
+    folders = dict(zip(configs, train(configs.values(), tmp_path), strict=True))
+    assert [folder.warmup() is not None for folder in folders.values()] == [False, True, True, False]
+    doubles = [isinstance(load(folder.path).rnn.layers[0], ms.Double) for folder in folders.values()]
+    assert doubles == [False, False, True, True]
+    losses = {version: folder.metrics()[0]["validation_loss"] for version, folder in folders.items()}
+    assert losses["classic"] != losses["warmup"]
+    assert losses["double"] != losses["double-classic"]
+
+
+def test_vaa_every_few_epochs_and_at_the_end(tmp_path):
+    (folder,) = train(small(epochs=5, vaa_every=2), tmp_path)
+    assert [row["epoch"] for row in folder.metrics() if "vaa" in row] == [0, 2, 4, 5]
+
+
+def test_accuracy_where_the_task_has_one(tmp_path, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 255, (60, 28, 28), dtype=np.uint8)
+    monkeypatch.setattr(
+        "multistable.tasks.mnist.load", lambda split, data: (images, np.arange(60, dtype=np.uint8) % 10)
+    )
+    config = small(task=TASKS["plmnist"](2), training_sequences=None, testing_sequences=None, epochs=1)
+    (folder,) = train(config, tmp_path)
+    results = folder.summary()["results"]
+    assert 0 <= results["test_accuracy"] <= 1
+    assert results["test_accuracy"] * 60 == pytest.approx(round(results["test_accuracy"] * 60), abs=1e-4)
+    assert all(0 <= row["validation_accuracy"] <= 1 for row in folder.metrics())
+
+
+# A run that diverges
+
+
+class Explosive(CopyFirstInput):
+    """Copy whose loss is not finite for one of the data sets."""
+
+    def loss(self, outputs, targets):
+        value = super().loss(outputs, targets)
+        return value * torch.tensor([math.nan, *[1.0] * (value.numel() - 1)])
+
+
+def test_a_run_that_diverges_does_not_spoil_the_others(tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, "explosive", Explosive)
+    bad, good = (small(task=Explosive(6), seed=seed) for seed in (0, 1))
+    folders = train([bad, good], tmp_path / "together")
+    (alone,) = train(small(seed=1), tmp_path / "alone")
+    assert folders[0].metrics()[-1]["validation_loss"] is None
+    assert folders[0].metrics()[-1]["vaa"] is None
+    assert folders[0].summary()["results"]["test_loss"] is None
+    assert folders[1].summary()["results"]["test_loss"] == pytest.approx(
+        alone.summary()["results"]["test_loss"], rel=1e-4
+    )
+    assert folders[1].metrics()[-1]["vaa"] == alone.metrics()[-1]["vaa"]
+
+
+# Callbacks
+
+
+def test_callbacks_hear_of_everything_in_order(tmp_path):
+    watcher = Watcher()
+    train([small(), small(version="warmup")], tmp_path, callbacks=[watcher])
+    steps = [("step", epoch, step) for epoch in (1, 2) for step in (1, 2, 3)]
+    assert watcher.calls == [
+        ("start", 2, 0, 3),
+        *(("warmup", ["warmup"], step) for step in (1, 2, 3)),
+        ("epoch", [0, 0]),
+        *steps[:3],
+        ("epoch", [1, 1]),
+        *steps[3:],
+        ("epoch", [2, 2]),
+        ("end", 2),
+    ]
+
+
+# A user's own task
+
+
+class Sum(Task):
+    """The sum of two inputs, as a user would write it without a dataclass decorator's help."""
+
+    input_size = 1
+    output_size = 1
+    length = 2
+
+    def data_of(self, split, n, generator, device, dtype):
+        inputs = torch.randn(2, n or 30, 1, generator=generator).to(device, dtype)
+        return Data(inputs, inputs.sum(0))
+
+    def loss(self, outputs, targets):
+        return (outputs[-1] - targets).square().mean((-2, -1))
+
+    def accuracy(self, outputs, targets):
+        return None
+
+
+def test_a_task_that_is_not_registered_is_refused():
+    with pytest.raises(ValueError, match="Sum is not a registered task"):
+        small(task=Sum())
+
+
+# What it is all for
+
+
+def test_a_warmed_up_gru_learns_what_a_classic_one_does_not(tmp_path):
+    common = {
+        "task": CopyFirstInput(30),
+        "hidden_size": 32,
+        "epochs": 6,
+        "training_sequences": 2500,
+        "testing_sequences": 500,
+        "batch_size": 32,
+        "vaa_every": 6,
+        "vaa_batches": 2,
+        "vaa_batch_size": 16,
+        "stabilisation": 1000,
+        "warmup_steps": 60,
+        "warmup_batch_size": 64,
+        "max_stabilisation": 100,
+    }
+    classic, warmed = train([small(**common, version=v, seed=2) for v in ("classic", "warmup")], tmp_path)
+    assert classic.summary()["results"]["test_loss"] > 0.8
+    assert warmed.summary()["results"]["test_loss"] < 0.2
+
+
+def test_folders_come_in_the_order_asked_for_and_each_run_once(tmp_path):
+    configs = [small(seed=1), small(seed=0), small(seed=1)]
+    folders = train(configs, tmp_path)
+    assert [folder.path.name for folder in folders] == [config.name for config in configs]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert isinstance(folders[0], RunFolder)

@@ -1,0 +1,316 @@
+"""Run folders: names, whole files, claims, and going on after any interruption with the same numbers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from multistable.cells import CELLS
+from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.training import BusyRunError, Callback, DamagedRunError, RunConfig, RunFolder, load, train
+from multistable.training.store import Checkpoint, write_atomically
+from small_runs import small
+
+
+class StopError(Exception):
+    """What interrupts a training in a test."""
+
+
+class StopAt(Callback):
+    """Interrupts a training at one of its events."""
+
+    def __init__(self, event, epoch, step=None):
+        self.event, self.epoch, self.step = event, epoch, step
+
+    def on_step(self, configs, epoch, step):
+        if self.event == "step" and (epoch, step) == (self.epoch, self.step):
+            raise StopError
+
+    def on_epoch(self, configs, metrics):
+        if self.event == "epoch" and metrics[0]["epoch"] == self.epoch:
+            raise StopError
+
+    def on_warmup_step(self, configs, step):
+        if self.event == "warmup" and step.step == self.step:
+            raise StopError
+
+
+def outcome(folder):
+    """All that must not depend on interruptions."""
+    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
+    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
+    return rows, folder.summary()["results"], weights, folder.warmup()
+
+
+# Configurations and names
+
+
+def test_a_configuration_survives_json():
+    for task in (CopyFirstInput(7), Denoising(30, 6, cue=False), PermutedLineSequentialMNIST(3)):
+        config = small(task=task, cell="chrono", cell_options={"t_max": 80}, version="double", seed=3)
+        assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_every_setting_changes_the_name():
+    base = small(version="warmup", num_layers=1)
+    others = {
+        "task": CopyFirstInput(7),
+        "cell": "mgu",
+        "version": "double",
+        "cell_options": {"recurrent_bias": True},
+        "precision": "tf32",
+        "dtype": "float64",
+        "training_sequences": None,
+        "testing_sequences": None,
+    }
+    for field in base.to_dict():
+        if field not in others:
+            value = getattr(base, field)
+            others[field] = value / 2 if isinstance(value, float) else value + 2
+    names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
+    assert len(names) == 1 + len(base.to_dict())
+
+
+def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
+    assert small(target=0.5).name == small().name
+    assert small(target=0.5, version="warmup").name != small(version="warmup").name
+
+
+def test_where_the_files_of_a_task_lie_does_not_name_a_run(tmp_path):
+    tasks = PermutedLineSequentialMNIST(3), PermutedLineSequentialMNIST(3, data=tmp_path)
+    assert small(task=tasks[0]).name == small(task=tasks[1]).name
+
+
+def test_names_stay_what_they_are():
+    """Results of months would be computed again if they changed."""
+    assert RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3).name == "copy-gru-warmup-3-50e20f6f56fd"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
+        ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, got 'warm'"),
+        ({"precision": "half"}, "precision must be one of ieee, tf32x3, tf32, got 'half'"),
+        ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
+        ({"epochs": 0}, "epochs must be a positive integer, got 0"),
+        ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
+        ({"training_sequences": 0}, "training_sequences must be a positive integer, got 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),
+        ({"validation": 1.0}, "validation must be a share between 0 and 1, got 1.0"),
+        ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
+        ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
+        ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        small(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 41}, "batch_size must not exceed the 40 training sequences, got 41"),
+        ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the 40 training sequences, got 41"),
+        ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the 40 training"),
+        ({"validation": 0.001}, "training_sequences must leave something to train on and to validate on"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_before_any_work(change, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train(small(**change), tmp_path)
+
+
+def test_a_user_registers_cells_and_tasks(monkeypatch, tmp_path):
+    monkeypatch.setitem(CELLS, "mine", CELLS["mgu"])
+    monkeypatch.setitem(TASKS, "remember", type("Remember", (CopyFirstInput,), {}))
+    config = small(cell="mine", task=TASKS["remember"](5))
+    (folder,) = train(config, tmp_path)
+    assert folder.path.name.startswith("remember-mine-classic-0-")
+    assert folder.config() == config
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize(
+    "interruption",
+    [StopAt("warmup", 0, 2), StopAt("epoch", 0), StopAt("step", 1, 2), StopAt("epoch", 1), StopAt("step", 2, 1)],
+    ids=["in the warmup", "before training", "in the first epoch", "after the first epoch", "in the second epoch"],
+)
+def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_path):
+    configs = [small(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", callbacks=[interruption])
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+def test_a_training_killed_between_the_folders_goes_on_from_an_epoch_that_all_have(tmp_path, monkeypatch):
+    configs = [small(seed=seed) for seed in (0, 1, 2)]
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    write = RunFolder.write_checkpoint
+
+    def killed_at_the_second(self, epoch, checkpoint):
+        if epoch == 2 and self.path.name == configs[1].name:
+            raise StopError
+        write(self, epoch, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_checkpoint", killed_at_the_second)
+        with pytest.raises(StopError):
+            train(configs, tmp_path / "disturbed")
+    latest = [RunFolder.of(config, tmp_path / "disturbed").checkpoints() for config in configs]
+    assert latest == [[1, 2], [0, 1], [0, 1]]
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from small_runs import small
+from multistable.training import Callback, train
+
+class Kill(Callback):
+    def on_step(self, configs, epoch, step):
+        if (epoch, step) == (2, 2):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train([small(version=version) for version in ("classic", "warmup")], {out!r}, callbacks=[Kill()])
+"""
+
+
+def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
+    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"))
+    killed = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    configs = [small(version=version) for version in ("classic", "warmup")]
+    assert not any(RunFolder.of(config, tmp_path / "killed").finished for config in configs)
+    assert [RunFolder.of(config, tmp_path / "killed").checkpoints()[-1] for config in configs] == [1, 1]
+    continued = train(configs, tmp_path / "killed")
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    assert [outcome(folder) for folder in continued] == [outcome(folder) for folder in undisturbed]
+
+
+def test_a_finished_run_is_never_run_again(tmp_path):
+    (folder,) = train(small(), tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+
+    class Never(Callback):
+        def on_start(self, configs, epoch, steps):
+            raise AssertionError("it was started")
+
+    train(small(), tmp_path, callbacks=[Never()])
+    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+
+
+def test_further_seeds_join_runs_that_are_done(tmp_path):
+    (first,) = train(small(), tmp_path)
+    summary = first.summary()
+    folders = train([small(), small(seed=1)], tmp_path)
+    assert first.summary() == summary
+    assert folders[1].finished
+
+
+# Files
+
+
+def test_a_finished_folder_has_what_it_says(tmp_path):
+    (folder,) = train(small(version="warmup"), tmp_path)
+    names = {path.name for path in folder.path.iterdir()}
+    assert names == {"config.json", "metrics.jsonl", "warmup.json", "weights.safetensors", "summary.json", ".lock"}
+    for name in ("config.json", "warmup.json", "summary.json"):
+        json.loads((folder.path / name).read_text())
+
+
+def test_only_the_latest_two_checkpoints_are_kept(tmp_path):
+    with pytest.raises(StopError):
+        train(small(epochs=5), tmp_path, callbacks=[StopAt("epoch", 4)])
+    assert RunFolder.of(small(epochs=5), tmp_path).checkpoints() == [3, 4]
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"first")
+
+    def broken(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="no space left"):
+        write_atomically(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_line_of_metrics_that_was_cut_off_is_left_out(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.add_metrics({"epoch": 0, "validation_loss": 1.0})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 1, "vali')
+    assert folder.metrics() == [{"epoch": 0, "validation_loss": 1.0}]
+    folder.keep_metrics(0)
+    folder.add_metrics({"epoch": 1})
+    assert [row["epoch"] for row in folder.metrics()] == [0, 1]
+
+
+def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
+    folder = RunFolder(tmp_path)
+    tensors = {"weights.a": torch.randn(2, 3, dtype=torch.float64), "best.a": torch.randn(3).t()}
+    folder.write_checkpoint(7, Checkpoint(tensors, {"epoch": 7, "best": {"epoch": 3, "loss": 0.1 + 0.2}}))
+    read = folder.checkpoint(7)
+    assert read.notes == {"epoch": 7, "best": {"epoch": 3, "loss": 0.1 + 0.2}}
+    assert all(torch.equal(read.tensors[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    with pytest.raises(StopError):
+        train(small(), tmp_path, callbacks=[StopAt("step", 2, 1)])
+    folder = RunFolder.of(small(), tmp_path)
+    (folder.path / "checkpoint-1.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(DamagedRunError, match=r"checkpoint-1.safetensors cannot be read"):
+        train(small(), tmp_path)
+
+
+def test_a_run_that_is_not_finished_cannot_be_loaded(tmp_path):
+    with pytest.raises(ValueError, match="is not the folder of a finished run"):
+        load(tmp_path)
+
+
+# Two processes
+
+
+HOLDING = """
+import sys
+from multistable.training import RunFolder
+with RunFolder(sys.argv[1]).claimed():
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_run_of_another_process_is_left_alone_and_the_others_are_done(tmp_path):
+    mine, other = small(), small(seed=1)
+    taken = RunFolder.of(other, tmp_path)
+    command = [sys.executable, "-c", HOLDING, str(taken.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "claimed\n"
+        with pytest.raises(BusyRunError, match=f"working on 1 of the runs: {other.name}"):
+            train([mine, other], tmp_path)
+        assert RunFolder.of(mine, tmp_path).finished
+        assert {path.name for path in taken.path.iterdir()} == {".lock"}
+        process.kill()
+    train([mine, other], tmp_path)
+    assert taken.finished
