@@ -11,7 +11,7 @@ from multistable.arguments import positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target
 from multistable.scan.fused import PRECISIONS
-from multistable.tasks import Task, make_task, name_of, settings_of
+from multistable.tasks import CopyFirstInput, Task, make_task, name_of, settings_of
 
 DTYPES = ("float32", "float64")
 
@@ -152,6 +152,13 @@ class RunConfig:
         """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
         alike = "double" if self.kind.double else "classic"
         return replace(self, seed=0, version=alike, learning_rate=1.0, target=1.0)
+
+
+def paper_sizes(task: Task) -> dict[str, int]:
+    """The paper's network for a task: one layer of 128 units for copy first input, two of 256 for the others."""
+    if isinstance(task, CopyFirstInput):
+        return {"num_layers": 1, "hidden_size": 128}
+    return {"num_layers": 2, "hidden_size": 256}
 
 
 def _choices() -> dict[str, Sequence[str]]:
