@@ -1,0 +1,50 @@
+"""Training on a GPU: recorded steps, the fused time loop, and going on after an interruption with the same numbers."""
+
+import pytest
+import torch
+
+import multistable as ms
+from multistable.training import Callback, train
+from small_runs import small
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+class StopError(Exception):
+    """What interrupts a training here."""
+
+
+class StopIn(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_step(self, configs, epoch, step):
+        if (epoch, step) == (self.epoch, 6):
+            raise StopError
+
+
+def longer(**changes):
+    """Enough steps an epoch that most of them are replayed from a recording."""
+    return small(training_sequences=200, hidden_size=16, **changes)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_a_gpu_trains_what_the_cpu_trains(cell, tmp_path):
+    configs = [longer(cell=cell, version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+    on_cpu, on_gpu = (train(configs, tmp_path / device, device=device) for device in ("cpu", "cuda"))
+    for a, b in zip(on_cpu, on_gpu, strict=True):
+        losses = [[row["validation_loss"] for row in folder.metrics()] for folder in (a, b)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+        assert b.summary()["results"]["test_loss"] == pytest.approx(a.summary()["results"]["test_loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("version", ["warmup", "double"])
+def test_an_interrupted_training_ends_with_the_same_numbers(version, tmp_path):
+    configs = [longer(version=version, seed=seed, num_layers=2) for seed in (0, 1, 2)]
+    undisturbed = train(configs, tmp_path / "undisturbed", device="cuda")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", device="cuda", callbacks=[StopIn(2)])
+    disturbed = train(configs, tmp_path / "disturbed", device="cuda")
+    for a, b in zip(undisturbed, disturbed, strict=True):
+        assert a.summary()["results"] == b.summary()["results"]
+        assert all(torch.equal(weight, b.weights()[name]) for name, weight in a.weights().items())
