@@ -1,0 +1,24 @@
+"""Reinforcement learning under partial observability (section 4.3, appendices B to D): T-Maze, replay, DRQN."""
+
+from multistable.rl.drqn import DRQN, Episode, Settings, input_size
+from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
+from multistable.rl.pomdp import POMDP, Outcome
+from multistable.rl.replay import Replay
+from multistable.rl.tmaze import TMaze
+
+__all__ = [
+    "DRQN",
+    "POMDP",
+    "Episode",
+    "Evaluation",
+    "Evaluator",
+    "Outcome",
+    "Replay",
+    "Settings",
+    "TMaze",
+    "first_optimal",
+    "greedy_policy",
+    "input_size",
+    "network_vaa",
+    "watch",
+]

@@ -1,0 +1,74 @@
+"""What an agent plays: a partially observable Markov decision process (appendix B), many copies of it at once."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Outcome(NamedTuple):
+    """What one step of every copy leads to; ``...`` are the copies, any number of dimensions of them."""
+
+    state: Tensor
+    observation: Tensor
+    """``(..., observation_size)``"""
+    reward: Tensor
+    """``(...)``"""
+    terminated: Tensor
+    """``(...)``, whether the new state is terminal, where nothing more can be gained."""
+    ended: Tensor
+    """``(...)``, whether the episode is over: terminated, or cut off by the environment's own limit."""
+
+
+class POMDP(ABC):
+    """A process with few actions, in batched and functional form: its state goes in and comes out.
+
+    After the end of an episode a copy is stepped on with the others until all have ended; what it returns then does
+    not matter.
+
+    Attributes:
+        actions: how many.
+        observation_size: the features of an observation.
+        exploration: the probability of each action under the exploration policy.
+        horizon: H, after which episodes are truncated.
+        discount: gamma.
+        device, dtype: of observations and rewards.
+        recordable: whether a step stays on the device, so that it can be recorded as a CUDA graph.
+        starts: draws that :meth:`reset` takes to the different initial states, all equally likely; empty where
+            they are too many.
+    """
+
+    actions: int
+    observation_size: int
+    exploration: tuple[float, ...]
+    horizon: int
+    discount: float
+    device: torch.device
+    dtype: torch.dtype
+    recordable: bool = False
+    starts: tuple[float, ...] = ()
+
+    @abstractmethod
+    def reset(self, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """New episodes: their states and first observations ``(..., observation_size)``.
+
+        Args:
+            draws: ``(...)`` on the CPU, from U(0, 1), one for each copy: all that is random in its initial state.
+        """
+
+    @abstractmethod
+    def step(self, state: Tensor, action: Tensor) -> Outcome:
+        """One step of every copy: ``action (...)`` from {0, ..., actions - 1}."""
+
+    def optimal(self, returns: Tensor, lengths: Tensor) -> Tensor | None:
+        """Whether policies are optimal, ``(...)``, from their episodes out of all :attr:`starts`.
+
+        Args:
+            returns: non-discounted returns, ``(..., starts)``.
+            lengths: of the episodes, ``(..., starts)``.
+
+        Returns:
+            ``None`` where it is not known.
+        """
+        return None
