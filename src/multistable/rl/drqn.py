@@ -1,0 +1,316 @@
+"""Deep recurrent Q-learning (Algorithm 4, appendix C), of several agents at once."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from multistable.arguments import positive_integer
+from multistable.dynamics import WarmupHistory, warmup
+from multistable.networks import RNN, Ensemble
+from multistable.rl.network import QNetwork, Stage, stages_of
+from multistable.rl.play import Chance, Player
+from multistable.rl.pomdp import POMDP
+from multistable.rl.replay import Episodes, Replay, Transitions
+from multistable.scan.graphs import Graphed
+from multistable.training.adam import Adam
+from multistable.training.model import Readout
+from multistable.training.seeds import generator
+
+# A gradient step over histories of different lengths takes its time steps in so many stages.
+STAGES = 6
+# A recorded one has a fixed number of time steps: one of so many equal parts of the horizon.
+RECORDED_LENGTHS = 4
+# Bounds the memory of a pass over all that is stored.
+EPISODES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of Algorithm 4, the paper's by default; the process adds its horizon, exploration and discount.
+
+    Attributes:
+        capacity: N, the transitions of the replay buffer.
+        target_period: C, the episodes between two updates of the target network.
+        gradient_steps: I, after each episode.
+        epsilon: the exploration rate.
+        lr: alpha, the learning rate of Adam.
+        batch_size: B, the transitions of a gradient step.
+        reward_input: add the previous reward to the inputs (a_{t-1}, o_t).
+    """
+
+    capacity: int = 8192
+    target_period: int = 20
+    gradient_steps: int = 10
+    epsilon: float = 0.2
+    lr: float = 1e-3
+    batch_size: int = 32
+    reward_input: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "target_period", "gradient_steps", "batch_size"):
+            positive_integer(name, getattr(self, name))
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon must lie in [0, 1], got {self.epsilon!r}")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be a positive number, got {self.lr!r}")
+
+
+class Episode(NamedTuple):
+    """What an episode of training gave each of R agents; the tensors are on the agents' device."""
+
+    number: int
+    """Counted from 1."""
+    returns: Tensor
+    """The non-discounted return of the episode played, exploration included, ``(R,)``."""
+    lengths: Tensor
+    """``(R,)``"""
+    loss: Tensor
+    """The mean loss of the gradient steps, ``(R,)``."""
+
+
+class DRQN:
+    """R agents that play and learn together, each exactly as if alone.
+
+    All that is random in an agent comes from its own seed, so that an agent does not depend on those beside it, and
+    agents of one seed, one of them warmed up, start from the same weights and the same replay buffer.
+
+    Args:
+        pomdp: what is played; each agent plays by itself.
+        networks: the recurrent part of each agent's Q-network, an ``ms.RNN`` with :func:`input_size` inputs; copied.
+        seeds: one for each agent.
+        warm: which agents are warmed up before they learn; one value for all, or one for each.
+        settings: the parameters of the algorithm.
+    """
+
+    def __init__(
+        self,
+        pomdp: POMDP,
+        networks: Sequence[RNN] | Ensemble,
+        *,
+        seeds: Sequence[int],
+        warm: bool | Sequence[bool] = False,
+        settings: Settings | None = None,
+    ) -> None:
+        settings = Settings() if settings is None else settings
+        members = networks.unstack() if isinstance(networks, Ensemble) else list(networks)
+        self.pomdp, self.settings, self.seeds = pomdp, settings, list(seeds)
+        self.warm = [warm] * len(members) if isinstance(warm, bool) else list(warm)
+        _check(members, self)
+        self.network, self.target = (QNetwork(members, self._readouts(members)) for _ in range(2))
+        self.target.requires_grad_(False)
+        self.replay = Replay(
+            settings.capacity,
+            pomdp.horizon,
+            len(members),
+            members[0].input_size,
+            device=pomdp.device,
+            dtype=pomdp.dtype,
+        )
+        self.player = Player(self.network, pomdp, 1, reward_input=settings.reward_input)
+        self.parameters = dict(self.network.named_parameters())
+        self.optimiser = self._adam(0)
+        self.episode = 0
+        self.prepared = False
+        self.warmups: list[WarmupHistory | None] = [None] * len(members)
+        self._recorded: dict[int, Graphed] = {}
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def train(self, episodes: int) -> Iterator[Episode]:
+        """Algorithm 4, until ``episodes`` episodes have been played; goes on from where it was.
+
+        An episode is played and learnt from each time the iterator is asked for the next.
+        """
+        self.prepare()
+        while self.episode < episodes:
+            if self.episode % self.settings.target_period == 0:
+                self.update_target()
+            self.player.play(self._chance("episode", self.episode))
+            played = self.player.episodes()
+            self.remember(played)
+            loss = self.learn()
+            self.episode += 1
+            yield Episode(self.episode, played.rewards.sum(dim=0), played.lengths.clone(), loss)
+
+    def prepare(self) -> None:
+        """What comes before the first episode, unless it has been done: the replay buffer is filled, then warmup."""
+        if not self.prepared:
+            self.fill()
+            self.warm_up()
+            self.prepared = True
+
+    def fill(self) -> None:
+        """Fill the replay buffer with episodes of the exploration policy.
+
+        An agent whose buffer is full waits for the others: it plays along, and nothing of that is stored.
+        """
+        number = 0
+        while bool((filling := self.replay.written < self.settings.capacity).any()):
+            self.player.play(self._chance("fill", number), explore_only=True)
+            self.replay.append(self.player.episodes(), filling)
+            number += 1
+
+    def warm_up(self) -> None:
+        """Warm up the networks of those agents that are to be, each on the histories of its own buffer."""
+        members = self.network.rnn.unstack()
+        for index, seed in enumerate(self.seeds):
+            if self.warm[index]:
+                histories = self.replay.histories(index)
+                draws = generator(seed, "warmup")
+                self.warmups[index] = warmup(members[index], histories, generator=draws, algorithm="paper")
+                self.network.replace(index, members[index])
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """theta' <- theta, and with it the values of all that is stored: those of an episode come from one pass."""
+        torch._foreach_copy_(list(self.target.parameters()), list(self.network.parameters()))
+        stored = self.replay.stored()
+        longest = int(self.replay.lengths(stored.last).max())
+        parts = stored.last.split(EPISODES_AT_ONCE, dim=1)
+        best = torch.cat([self._best(self.replay.transitions(last, longest).inputs) for last in parts], dim=-1)
+        agents = torch.arange(len(self), device=best.device).unsqueeze(-1)
+        after = self.replay.lengths(stored.slots)  # eta_{0:t+1} ends where eta_{0:t} has its length
+        self.replay.next_values[agents, stored.slots] = best[after, agents, stored.episodes]
+
+    @torch.no_grad()
+    def remember(self, episodes: Episodes) -> None:
+        """Store an episode of each agent, with the values that its targets are made of."""
+        H = self.pomdp.horizon
+        longest = H if self.pomdp.device.type == "cuda" else int(episodes.lengths.max())
+        best = self._best(episodes.inputs[: longest + 1].unsqueeze(2))[1:, :, 0]
+        self.replay.append(episodes, next_values=torch.nn.functional.pad(best, (0, 0, 0, H - longest)))
+
+    def _best(self, inputs: Tensor) -> Tensor:
+        """max_a Q_theta'(eta, a) of every prefix eta of ``inputs (time, R, n, features)``: ``(time, R, n)``."""
+        return self.target.all_values(inputs).amax(dim=-1)
+
+    def learn(self) -> Tensor:
+        """I gradient steps on transitions of the buffer; the mean of their losses, ``(R,)``."""
+        shape = (self.settings.gradient_steps, self.settings.batch_size)
+        draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in self._generators("batch", self.episode)]
+        slots = self.replay.sample(torch.stack(draws, dim=1).to(self.pomdp.device))
+        lengths, order = self.replay.lengths(slots).sort(dim=-1, descending=True)
+        slots = slots.gather(-1, order)
+        step = self._recorded_step if self.pomdp.device.type == "cuda" else self._staged_step
+        losses = [step(s, n).clone() for s, n in zip(slots, lengths.cpu(), strict=True)]
+        return torch.stack(losses).mean(dim=0)
+
+    def targets(self, batch: Transitions) -> Tensor:
+        """y = r + gamma max_a Q_theta'(eta_{0:t+1}, a), or r where o_{t+1} is terminal: ``(R, B)``."""
+        return batch.rewards + self.pomdp.discount * batch.next_values.masked_fill(batch.terminal, 0)
+
+    def loss(self, batch: Transitions, stages: Sequence[Stage] = ()) -> Tensor:
+        """L, the sum over the batch of (y - Q_theta(eta_{0:t}, a_t))^2, of each agent ``(R,)``."""
+        values = self.network.values(batch.inputs[:-1], batch.times, stages)
+        predictions = values.gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
+        return (self.targets(batch) - predictions).square().sum(dim=-1)
+
+    def descend(self, loss: Tensor) -> Tensor:
+        """One step of Adam for each agent on its own loss, ``(R,)``."""
+        self.optimiser.step(torch.autograd.grad(loss.sum(), list(self.parameters.values())))
+        return loss.detach()
+
+    def _staged_step(self, slots: Tensor, lengths: Tensor) -> Tensor:
+        """The gradient step on transitions in ``slots (R, B)``, in the order of falling ``lengths``."""
+        batch = self.replay.transitions(slots, int(lengths.max()))
+        return self.descend(self.loss(batch, stages_of(lengths, STAGES)))
+
+    def _recorded_step(self, slots: Tensor, lengths: Tensor) -> Tensor:
+        """The same on a GPU: recorded once for each of few lengths, all histories over all time steps."""
+        part = -(-self.pomdp.horizon // RECORDED_LENGTHS)
+        longest = min(self.pomdp.horizon, -(-int(lengths.max()) // part) * part)
+        if longest not in self._recorded:
+            self._recorded[longest] = Graphed(
+                lambda slots: self.descend(self.loss(self.replay.transitions(slots, longest)))
+            )
+        return self._recorded[longest](slots)
+
+    def _chance(self, purpose: str, number: int) -> Chance:
+        """What is random in the next episode of each agent."""
+        H = self.pomdp.horizon
+        draws = [torch.rand(1 + 2 * H, generator=g, dtype=torch.float64) for g in self._generators(purpose, number)]
+        start, explores, action = torch.stack(draws, dim=1).unsqueeze(-1).split([1, H, H])
+        edges = torch.tensor(self.pomdp.exploration, dtype=torch.float64).cumsum(0)[:-1]
+        return Chance(start[0], explores < self.settings.epsilon, torch.bucketize(action, edges, right=True))
+
+    def _generators(self, *purpose: str | int) -> list[torch.Generator]:
+        return [generator(seed, *purpose) for seed in self.seeds]
+
+    def _readouts(self, members: Sequence[RNN]) -> list[Readout]:
+        hidden, actions = members[0].hidden_size, self.pomdp.actions
+        draws = self._generators("readout")
+        return [Readout(hidden, actions, generator=g, dtype=self.pomdp.dtype) for g in draws]
+
+    def _adam(self, steps: int) -> Adam:
+        rates = torch.full((len(self),), self.settings.lr, dtype=torch.float64)
+        return Adam(list(self.parameters.values()), rates, steps)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.
+
+        The tensors are those that training goes on to change: write them out, or copy them.
+        """
+        tensors = {f"network.{name}": value.detach() for name, value in self.parameters.items()}
+        tensors |= {f"target.{name}": value for name, value in self.target.named_parameters()}
+        tensors |= {f"replay.{name}": value for name, value in self.replay.tensors().items()}
+        for kind, values in (("mean", self.optimiser.means), ("square", self.optimiser.squares)):
+            tensors |= {f"adam.{kind}.{name}": value for name, value in zip(self.parameters, values, strict=True)}
+        return tensors, {"episode": self.episode, "prepared": self.prepared, **self._identity()}
+
+    @torch.no_grad()
+    def load(self, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+        """Go on from a :meth:`state` of agents made with the same arguments."""
+        mine, _ = self.state()
+        _check_state(mine, tensors, self._identity(), notes)
+        self.episode, self.prepared = notes["episode"], notes["prepared"]
+        self.optimiser = self._adam(self.episode * self.settings.gradient_steps)
+        self._recorded.clear()  # they step the optimiser that was
+        for name, value in self.state()[0].items():
+            value.copy_(tensors[name])
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes these agents those that they are, beside their networks."""
+        settings = dataclasses.asdict(self.settings)
+        return {"seeds": self.seeds, "warm": self.warm, "settings": settings, "horizon": self.pomdp.horizon}
+
+
+def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
+    """The features of the inputs (a_{t-1}, o_t) of a Q-network, with the previous reward one more."""
+    return pomdp.actions + pomdp.observation_size + reward_input
+
+
+def _check(members: Sequence[Any], agents: DRQN) -> None:
+    """The arguments of :class:`DRQN` fit each other."""
+    if not members or not all(isinstance(member, RNN) for member in members):
+        raise TypeError("networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them")
+    for name, values in (("seeds", agents.seeds), ("warm", agents.warm)):
+        if len(values) != len(members):
+            raise ValueError(f"{name} must have one entry for each of {len(members)} agents, got {len(values)}")
+    expected = input_size(agents.pomdp, reward_input=agents.settings.reward_input)
+    if members[0].input_size != expected:
+        raise ValueError(
+            f"networks must have input_size = {expected}, for the previous action, the observation"
+            f"{' and the previous reward' if agents.settings.reward_input else ''}, got {members[0].input_size}"
+        )
+    like = next(members[0].parameters())
+    if (like.device, like.dtype) != (agents.pomdp.device, agents.pomdp.dtype):
+        raise ValueError(
+            f"networks must be {agents.pomdp.dtype} on {agents.pomdp.device} as the pomdp is, "
+            f"got {like.dtype} on {like.device}"
+        )
+
+
+def _check_state(
+    mine: dict[str, Tensor], tensors: dict[str, Tensor], identity: dict[str, Any], notes: dict[str, Any]
+) -> None:
+    """A stored state is one of these agents."""
+    other = [name for name, value in identity.items() if notes.get(name) != value]
+    if other:
+        raise ValueError(f"the state is that of agents with other {', '.join(other)}")
+    if mine.keys() != tensors.keys() or any(mine[name].shape != tensors[name].shape for name in mine):
+        raise ValueError("the state is that of agents with other networks")

@@ -1,0 +1,170 @@
+"""How good the agents are, and how multistable, while they learn."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multistable.arguments import positive_integer
+from multistable.dynamics import measure
+from multistable.rl.drqn import DRQN
+from multistable.rl.play import Chance, Player
+from multistable.rl.tmaze import Policy
+from multistable.training.seeds import generator
+
+STARTS = 10
+"""Episodes of an evaluation where the initial states are too many to play all."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The greedy policies of all agents after some episodes of training; each list has one entry for each agent.
+
+    Attributes:
+        episode: how many episodes had been played.
+        returns: the mean non-discounted return.
+        discounted: the mean discounted return.
+        lengths: the mean length of an episode.
+        optimal: whether the policy is optimal; ``None`` where that is not known of the process.
+        vaa: the VAA of the network; ``None`` where it was not measured.
+    """
+
+    episode: int
+    returns: list[float]
+    discounted: list[float]
+    lengths: list[float]
+    optimal: list[bool] | None
+    vaa: list[float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Evaluator:
+    """Plays the greedy policies of agents; nothing that they train with is changed or used up.
+
+    Args:
+        agents: the agents.
+        starts: how many episodes each plays, always the same ones, where the process does not say which initial
+            states there are.
+    """
+
+    def __init__(self, agents: DRQN, *, starts: int = STARTS) -> None:
+        self.agents = agents
+        given = agents.pomdp.starts
+        self._starts = torch.stack(
+            [
+                torch.tensor(given, dtype=torch.float64)
+                if given
+                else torch.rand(positive_integer("starts", starts), generator=g, dtype=torch.float64)
+                for g in (generator(seed, "evaluation") for seed in agents.seeds)
+            ]
+        )
+        copies = self._starts.shape[1]
+        self._player = Player(agents.network, agents.pomdp, copies, reward_input=agents.settings.reward_input)
+
+    def evaluate(self, *, vaa: bool = False, **measure_options: Any) -> Evaluation:
+        """Play, and where ``vaa`` measure the networks on the histories of their buffers (Algorithm 1).
+
+        Args:
+            measure_options: of :func:`multistable.measure`.
+        """
+        pomdp, player = self.agents.pomdp, self._player
+        never = torch.zeros(pomdp.horizon, *self._starts.shape, dtype=torch.long)
+        player.play(Chance(self._starts, never.bool(), never))
+        returns = player.rewards.sum(dim=0)
+        weights = pomdp.discount ** torch.arange(pomdp.horizon, device=returns.device, dtype=returns.dtype)
+        discounted = (player.rewards * weights.view(-1, 1, 1)).sum(dim=0)
+        optimal = pomdp.optimal(returns, player.lengths)
+        return Evaluation(
+            self.agents.episode,
+            returns.mean(dim=-1).tolist(),
+            discounted.mean(dim=-1).tolist(),
+            player.lengths.double().mean(dim=-1).tolist(),
+            None if optimal is None else optimal.tolist(),
+            network_vaa(self.agents, **measure_options) if vaa else None,
+        )
+
+
+def network_vaa(agents: DRQN, **options: Any) -> list[float]:
+    """The VAA of each agent's network for the histories of its replay buffer.
+
+    Args:
+        options: of :func:`multistable.measure`.
+    """
+    return [
+        measure(member, agents.replay.histories(index), generator=generator(seed, "measure"), **options).vaa
+        for index, (member, seed) in enumerate(zip(agents.network.rnn.unstack(), agents.seeds, strict=True))
+    ]
+
+
+def watch(
+    agents: DRQN,
+    episodes: int,
+    *,
+    evaluate_every: int = 20,
+    measure_every: int | None = None,
+    on_evaluation: Callable[[Evaluation], None] | None = None,
+    **measure_options: Any,
+) -> Iterator[Evaluation]:
+    """Train until ``episodes`` episodes have been played, and evaluate on the way: once before, then regularly.
+
+    Args:
+        evaluate_every: episodes between two evaluations.
+        measure_every: episodes between two measures of VAA, a multiple of ``evaluate_every``; none by default.
+        on_evaluation: called with each evaluation before it is yielded.
+        measure_options: of :func:`multistable.measure`.
+    """
+    positive_integer("evaluate_every", evaluate_every)
+    if measure_every is not None and positive_integer("measure_every", measure_every) % evaluate_every:
+        raise ValueError(f"measure_every must be a multiple of evaluate_every = {evaluate_every}, got {measure_every}")
+    evaluator = Evaluator(agents)
+
+    def evaluation() -> Evaluation:
+        due = measure_every is not None and agents.episode % measure_every == 0
+        result = evaluator.evaluate(vaa=due, **measure_options)
+        if on_evaluation is not None:
+            on_evaluation(result)
+        return result
+
+    agents.prepare()
+    if agents.episode == 0:
+        yield evaluation()
+    for _ in agents.train(episodes):
+        if agents.episode % evaluate_every == 0 or agents.episode == episodes:
+            yield evaluation()
+
+
+def first_optimal(evaluations: Sequence[Evaluation]) -> list[int | None]:
+    """The episodes after which each agent's policy was first seen to be optimal; ``None`` where it never was."""
+    found: list[int | None] = [None] * len(evaluations[0].returns) if evaluations else []
+    for evaluation in evaluations:
+        for index, optimal in enumerate(evaluation.optimal or ()):
+            if optimal and found[index] is None:
+                found[index] = evaluation.episode
+    return found
+
+
+def greedy_policy(agents: DRQN, index: int) -> Policy:
+    """The policy of one agent as a function, for instance for ``TMaze.is_optimal``."""
+    if agents.settings.reward_input:
+        raise ValueError("a policy of observations alone cannot be had of agents whose input has the reward")
+    network, pomdp = agents.network, agents.pomdp
+    one_hot = torch.eye(max(pomdp.actions, pomdp.observation_size), device=pomdp.device, dtype=pomdp.dtype)
+
+    @torch.no_grad()
+    def policy(observations: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        seen = one_hot[observations, : pomdp.observation_size]
+        previous = torch.zeros(len(seen), pomdp.actions, device=pomdp.device, dtype=pomdp.dtype)
+        state = None
+        if memory is not None:
+            state, previous = memory[0], one_hot[memory[1], : pomdp.actions]
+        x = torch.cat([previous, seen], dim=-1).expand(len(agents), -1, -1)
+        values, state = network(x, state)
+        action = values[index].argmax(dim=-1)
+        return action, (state, action)
+
+    return policy

@@ -1,0 +1,94 @@
+"""Recurrent Q-networks, one for each of R agents, as one."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from multistable.dynamics.system import at_time
+from multistable.networks import RNN, Ensemble
+from multistable.training.model import Readout
+
+
+class Stage(NamedTuple):
+    """Time steps ``start`` to ``end`` of the first ``rows`` histories of each agent, those that are so long."""
+
+    start: int
+    end: int
+    rows: int
+
+
+def stages_of(lengths: Tensor, count: int) -> list[Stage]:
+    """Equal stages of histories in the order of falling ``lengths (R, n)``: few steps are taken beyond their ends."""
+    longest = int(lengths.max())
+    width = -(-longest // count)
+    return [
+        Stage(start, min(start + width, longest), int((lengths > start).sum(dim=-1).max()))
+        for start in range(0, longest, width)
+    ]
+
+
+class QNetwork(nn.Module):
+    """Q_theta(eta, a) for all actions: y_t = g(h_t), a linear readout of the last layer's output.
+
+    Args:
+        members: the recurrent part of each agent; copied, not changed.
+        readouts: the linear part of each.
+    """
+
+    def __init__(self, members: Sequence[RNN], readouts: Sequence[Readout]) -> None:
+        super().__init__()
+        self.rnn = Ensemble(members)
+        self.readout = Readout.stacked(readouts).to(next(self.rnn.parameters()).device)
+
+    def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Values ``(R, n, actions)`` after one more input ``x (R, n, features)``, and the state that carries it."""
+        output, state = self.rnn(x.unsqueeze(0), state)
+        return self.readout(output[0]), state
+
+    def all_values(self, inputs: Tensor) -> Tensor:
+        """Values ``(time, R, n, actions)`` of every prefix of ``inputs (time, R, n, features)``."""
+        return self.readout(self.rnn.network.advance(inputs)[0])
+
+    def values(self, inputs: Tensor, times: Tensor, stages: Sequence[Stage] = ()) -> Tensor:
+        """Values ``(R, n, actions)`` of histories that end at their own ``times (R, n)``, in one pass.
+
+        Args:
+            inputs: ``(time, R, n, features)``; what comes after a history's end has no influence.
+            stages: which histories are advanced over which time steps; all over all when not given.
+        """
+        found = inputs.new_zeros(*times.shape, self.rnn.network.hidden_size)
+        state: Any = None
+        for stage in stages or [Stage(0, len(inputs), times.shape[-1])]:
+            going = slice(stage.rows)
+            state = None if state is None else _map(state, lambda field, going=going: field[:, :, going])
+            output, states = self.rnn.network.advance(inputs[stage.start : stage.end, :, going], state)
+            state = self.rnn.network.pack_state(at_time(states, -1))
+            index = (times[:, going] - stage.start).unsqueeze(-1)
+            where = index.clamp(0, len(output) - 1).unsqueeze(0).expand(1, *output.shape[1:])
+            here = torch.where(index >= 0, output.gather(0, where)[0], found[:, going])
+            found = torch.cat([here, found[:, stage.rows :]], dim=1)
+        return self.readout(found)
+
+    @torch.no_grad()
+    def initial_state(self, n: int) -> tuple[Tensor, ...]:
+        """Zero states of n copies of each agent, to be overwritten in place."""
+        like = next(self.parameters())
+        _, state = self(like.new_zeros(len(self.rnn), n, self.rnn.network.input_size), None)
+        return tuple(torch.zeros_like(field) for field in fields_of(state))
+
+    @torch.no_grad()
+    def replace(self, index: int, member: RNN) -> None:
+        """Give an agent the recurrent weights of ``member``."""
+        for name, parameter in member.named_parameters():
+            self.rnn.network.get_parameter(name)[index].copy_(parameter)
+
+
+def fields_of(state: Any) -> tuple[Tensor, ...]:
+    """The tensors of a network's state: h, or h and c."""
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def _map(state: Any, change: Any) -> Any:
+    return change(state) if isinstance(state, Tensor) else tuple(change(field) for field in state)

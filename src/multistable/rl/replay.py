@@ -1,0 +1,175 @@
+"""A replay buffer of histories: transitions in a ring, each the end of a prefix of its episode."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from multistable.arguments import positive_integer
+
+
+class Episodes(NamedTuple):
+    """One episode of each of R agents, padded to H steps; what lies beyond an agent's own length has no meaning."""
+
+    inputs: Tensor
+    """x_0, ..., x_H, ``(H + 1, R, features)``: x_t is the last input of the history at time t."""
+    actions: Tensor
+    """``(H, R)``"""
+    rewards: Tensor
+    """``(H, R)``"""
+    lengths: Tensor
+    """How many transitions, ``(R,)``."""
+    terminated: Tensor
+    """``(R,)``, whether the last state is terminal; an episode that was truncated has none."""
+
+
+class Transitions(NamedTuple):
+    """Sampled transitions (eta_{0:t}, a_t, r_t, o_{t+1}, eta_{0:t+1}), B of each of R agents."""
+
+    inputs: Tensor
+    """x_0, ..., x_{t+1}, then zeros: ``(T + 1, R, B, features)``."""
+    times: Tensor
+    """t, the index of the last input of eta_{0:t}: ``(R, B)``."""
+    actions: Tensor
+    rewards: Tensor
+    terminal: Tensor
+    """Whether o_{t+1} is terminal, ``(R, B)``."""
+    next_values: Tensor
+    """max_a Q_theta'(eta_{0:t+1}, a), ``(R, B)``, as :attr:`Replay.next_values` has it."""
+
+
+class Stored(NamedTuple):
+    """The transitions of a buffer, oldest first, and the episodes that they are of, at most E of any agent."""
+
+    slots: Tensor
+    """``(R, size)``; an agent with fewer transitions than another has its last repeated."""
+    episodes: Tensor
+    """Which episode each is of, ``(R, size)``."""
+    last: Tensor
+    """The slot of the last transition of each episode, ``(R, E)``; agents with fewer have others repeated."""
+
+
+class Replay:
+    """The latest ``capacity`` transitions of each of R agents.
+
+    A transition is stored as its own last input, its action, its reward and its next input. The inputs before it are
+    those of the transitions before it, so memory grows with the number of transitions. Slots for 2 H more are
+    there: H for the inputs of histories whose first transitions have been replaced, and H because an episode is
+    written with its padding, which the next one overwrites.
+
+    Args:
+        capacity: N, in transitions.
+        horizon: H, the longest episode.
+        agents: R.
+        features: of an input.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        horizon: int,
+        agents: int,
+        features: int,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.capacity = positive_integer("capacity", capacity)
+        self.horizon = positive_integer("horizon", horizon)
+        slots = self.capacity + 2 * self.horizon
+
+        def empty(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+            return torch.zeros(agents, *shape, device=device, dtype=dtype)
+
+        self.inputs, self.next_inputs = empty(slots, features), empty(slots, features)
+        self.actions, self.times = empty(slots, dtype=torch.long), empty(slots, dtype=torch.long)
+        self.rewards, self.terminal = empty(slots), empty(slots, dtype=torch.bool)
+        self.next_values = empty(slots)
+        """max_a Q_theta'(eta_{0:t+1}, a): kept by who has the target network, which changes seldom."""
+        self.written = empty(dtype=torch.long)
+        """How many transitions each agent ever added, ``(R,)``: the next goes to slot ``written % slots``."""
+        self._agents = torch.arange(agents, device=device).unsqueeze(-1)
+        self._steps = torch.arange(self.horizon + 1, device=device)
+
+    @property
+    def sizes(self) -> Tensor:
+        """|B|, how many transitions each agent has, ``(R,)``."""
+        return self.written.clamp(max=self.capacity)
+
+    @property
+    def _slots(self) -> int:
+        return self.inputs.shape[1]
+
+    def append(self, episodes: Episodes, agents: Tensor | None = None, next_values: Tensor | None = None) -> None:
+        """Add an episode to each agent's buffer, replacing the oldest transitions.
+
+        Args:
+            agents: whose buffers, ``(R,)``; all by default.
+            next_values: :attr:`next_values` of its transitions, ``(H, R)``.
+        """
+        steps = self._steps[:-1]
+        slots = (self.written.unsqueeze(-1) + steps) % self._slots
+        last = episodes.lengths.unsqueeze(-1) - 1
+        self.inputs[self._agents, slots] = episodes.inputs[:-1].movedim(0, 1)
+        self.next_inputs[self._agents, slots] = episodes.inputs[1:].movedim(0, 1)
+        self.actions[self._agents, slots] = episodes.actions.T
+        self.rewards[self._agents, slots] = episodes.rewards.T
+        self.times[self._agents, slots] = steps.expand_as(slots)
+        self.terminal[self._agents, slots] = episodes.terminated.unsqueeze(-1) & (steps == last)
+        if next_values is not None:
+            self.next_values[self._agents, slots] = next_values.T
+        self.written += episodes.lengths if agents is None else episodes.lengths * agents
+
+    def sample(self, draws: Tensor) -> Tensor:
+        """The slots of transitions, uniformly chosen: ``draws (..., R, B)`` from U(0, 1) to ``(..., R, B)``."""
+        sizes = self.sizes.unsqueeze(-1)
+        oldest = self.written.unsqueeze(-1) - sizes
+        chosen = (draws * sizes).long().minimum(sizes - 1)  # rounding may take a draw to the size itself
+        return (oldest + chosen) % self._slots
+
+    def lengths(self, slots: Tensor) -> Tensor:
+        """How many inputs the histories eta_{0:t} of transitions have, ``(..., R, B)`` as ``slots``."""
+        return self.times[self._agents, slots] + 1
+
+    def transitions(self, slots: Tensor, longest: int) -> Transitions:
+        """The transitions in ``slots (R, B)`` with their histories, padded to ``longest`` inputs and one more.
+
+        Args:
+            longest: T, at least the longest of :meth:`lengths`.
+        """
+        times = self.times[self._agents, slots]
+        steps = self._steps[: longest + 1].view(-1, 1, 1)
+        inputs = self.inputs[self._agents, (slots - times + steps) % self._slots]
+        beyond = (steps > times).unsqueeze(-1)
+        after = (steps == times + 1).unsqueeze(-1)
+        inputs = torch.where(after, self.next_inputs[self._agents, slots], inputs.masked_fill(beyond, 0))
+        fields = (self.actions, self.rewards, self.terminal, self.next_values)
+        rest = (field[self._agents, slots] for field in fields)
+        return Transitions(inputs, times, *rest)
+
+    def stored(self) -> Stored:
+        """All transitions of each agent."""
+        size = self.sizes.unsqueeze(-1)
+        order = torch.arange(int(size.max()), device=size.device).minimum(size - 1)
+        slots = (self.written.unsqueeze(-1) - size + order) % self._slots
+        times = self.times[self._agents, slots]
+        begins = (times[:, 1:] == 0).long().cumsum(dim=-1)
+        episodes = torch.cat([torch.zeros_like(times[:, :1]), begins], dim=-1)
+        last = torch.zeros(len(slots), int(episodes.max()) + 1, dtype=torch.long, device=size.device)
+        last.scatter_reduce_(1, episodes, order, "amax")
+        return Stored(slots, episodes, slots.gather(1, last))
+
+    def histories(self, agent: int) -> list[Tensor]:
+        """The history eta_{0:t} of each transition of an agent, oldest first, each ``(t + 1, features)``."""
+        written, size = int(self.written[agent]), int(self.sizes[agent])
+        first = max(0, written - size - self.horizon)
+        slots = torch.arange(first, written, device=self.inputs.device) % self._slots
+        inputs = self.inputs[agent, slots]
+        ends = range(len(inputs) - size + 1, len(inputs) + 1)
+        lengths = (self.times[agent, slots][len(inputs) - size :] + 1).tolist()
+        return [inputs[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that has to be kept, by name."""
+        names = ("inputs", "next_inputs", "actions", "times", "rewards", "terminal", "next_values", "written")
+        return {name: getattr(self, name) for name in names}
