@@ -3,7 +3,7 @@
 A new task is one file and one line here, or ``TASKS["a name"] = MyTask`` in a user's own code.
 """
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -53,5 +53,5 @@ def make_task(name: str, settings: dict[str, Any], data: Path | str | None = Non
     try:
         return kind(**settings, **({"data": data} if "data" in known and data is not None else {}))
     except TypeError as error:
-        missing = [field for field in known if field not in settings and field != "data"]
+        missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in settings]  # type: ignore[arg-type]
         raise ValueError(f"the task {name!r} needs {', '.join(missing)}") from error
