@@ -1,0 +1,261 @@
+"""Progress of a training: bars with the time left on a terminal, plain lines elsewhere."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from multistable.cli.console import console, table
+from multistable.cli.results import mean
+from multistable.dynamics import WarmupStep
+from multistable.training import Callback, RunConfig
+
+Configs = Sequence[RunConfig]
+Metrics = Sequence[dict[str, Any]]
+
+REPORTED_WARMUP_STEPS = 4
+"""How many lines a log has on one warmup."""
+
+
+@contextmanager
+def progress(configs: Iterable[RunConfig]) -> Iterator[Callback]:
+    """What shows the progress of these runs, as fits the standard output."""
+    pace, here = Pace(configs), console()
+    if here.file.isatty() and os.environ.get("TERM") != "dumb":
+        with Bars(pace, here) as bars:
+            yield bars
+    else:
+        yield Lines(pace)
+
+
+@dataclass
+class Work:
+    """Some of the work of all runs: how much of it there is, and how much is done."""
+
+    total: float
+    done: float = 0.0
+    done_here: float = 0.0  # not by an earlier process
+    seconds: float = 0.0  # that it took here
+
+    def add(self, amount: float, seconds: float) -> None:
+        """Count what was done here."""
+        self.done += amount
+        self.done_here += amount
+        self.seconds += seconds
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest takes at the pace so far; ``None`` where nothing tells it."""
+        if self.done_here == 0:
+            return None
+        return max(0.0, self.total - self.done) * self.seconds / self.done_here
+
+
+class Pace(Callback):
+    """How much of the training of some runs is done, and how long the rest may take.
+
+    What comes before training, with the warmup, has a pace of its own.
+    """
+
+    def __init__(self, configs: Iterable[RunConfig], clock: Callable[[], float] = time.monotonic) -> None:
+        runs = list(configs)
+        self.beginnings = Work(total=len(runs))
+        self.epochs = Work(total=sum(config.epochs for config in runs))
+        self._clock = clock
+        self._start = self._mark = clock()
+        self._part = 0.0  # of the present epoch
+        self._steps = 1
+
+    def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
+        self._mark, self._part, self._steps = self._clock(), 0.0, steps
+        if epoch:
+            self.beginnings.done += len(configs)
+            self.epochs.done += epoch * len(configs)
+
+    def on_step(self, configs: Configs, epoch: int, step: int) -> None:
+        self._part = len(configs) * step / self._steps
+
+    def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
+        now = self._clock()
+        work = self.epochs if metrics[0]["epoch"] else self.beginnings
+        work.add(len(configs), now - self._mark)
+        self._mark, self._part = now, 0.0
+
+    @property
+    def done(self) -> float:
+        """The share of the training that is done."""
+        return (self.epochs.done + self._part) / max(self.epochs.total, 1)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock() - self._start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest may take; ``None`` before the first gradient step."""
+        epochs = replace(self.epochs)
+        if self._part:
+            epochs.add(self._part, self._clock() - self._mark)
+        return None if epochs.left is None else epochs.left + (self.beginnings.left or 0.0)
+
+    @property
+    def times(self) -> str:
+        """Both in words."""
+        left = "time left not known yet" if self.left is None else f"{duration(self.left)} left"
+        return f"{duration(self.elapsed)}, {left}"
+
+
+class Lines(Callback):
+    """One line for each epoch of the runs that are trained together, written at once."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+
+    def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
+        self.pace.on_start(configs, epoch, steps)
+        after = f", after epoch {epoch}" if epoch else ""
+        self._say(f"{names(configs)}: {steps} gradient steps an epoch{after}")
+
+    def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
+        if step.step % -(-configs[0].warmup_steps // REPORTED_WARMUP_STEPS) == 0:
+            self._say(f"{names(configs)}: {warmup_state(configs, step)}")
+
+    def on_step(self, configs: Configs, epoch: int, step: int) -> None:
+        self.pace.on_step(configs, epoch, step)
+
+    def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
+        self.pace.on_epoch(configs, metrics)
+        epoch = f"epoch {metrics[0]['epoch']}/{configs[0].epochs}"
+        self._say(f"{names(configs)}: {epoch}: {in_words(configs, metrics)}")
+
+    def on_end(self, configs: Configs, summaries: Metrics) -> None:
+        self._say(f"{names(configs)}: finished: {in_words(configs, [entry['results'] for entry in summaries])}")
+
+    def _say(self, what: str) -> None:
+        typer.echo(f"[{self.pace.times}] {what}")
+
+
+class Bars(Callback):
+    """Bars and the latest numbers, drawn a few times a second from what the training last told.
+
+    A call in between stores a number or two: a gradient step must not wait for the terminal.
+    """
+
+    def __init__(self, pace: Pace, where: Console) -> None:
+        self.pace = pace
+        self._configs: Configs = []
+        self._metrics: Metrics = []
+        self._steps, self._epoch, self._step = 1, 0, 0
+        self._warmup: WarmupStep | None = None
+        self._live = Live(console=where, get_renderable=self.render, transient=True)
+
+    def __enter__(self) -> "Bars":
+        self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
+
+    def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
+        self.pace.on_start(configs, epoch, steps)
+        self._metrics, self._warmup = [], None
+        self._configs, self._steps, self._epoch, self._step = configs, steps, epoch, 0
+
+    def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
+        self._warmup = step
+
+    def on_step(self, configs: Configs, epoch: int, step: int) -> None:
+        self.pace.on_step(configs, epoch, step)
+        self._epoch, self._step = epoch, step
+
+    def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
+        self.pace.on_epoch(configs, metrics)
+        self._metrics, self._warmup = metrics, None
+        self._epoch, self._step = metrics[0]["epoch"] + 1, 0
+
+    def on_end(self, configs: Configs, summaries: Metrics) -> None:
+        last = in_words(configs, [entry["results"] for entry in summaries])
+        self._live.console.print(f"{names(configs)}: {last}")
+
+    def render(self) -> RenderableType:
+        """What the terminal shows now."""
+        bars = Table.grid(padding=(0, 1))
+        bars.add_row("all runs", _bar(1, self.pace.done), self.pace.times)
+        if not self._configs:
+            return Group(bars, "preparing the data")
+        epochs = self._configs[0].epochs
+        if self._warmup is not None:
+            total = self._configs[0].warmup_steps
+            bars.add_row("warmup", _bar(total, self._warmup.step), warmup_state(self._configs, self._warmup))
+        elif 0 < self._epoch <= epochs:
+            told = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
+            bars.add_row(f"epoch {self._epoch}/{epochs}", _bar(self._steps, self._step), told)
+        return Group(bars, names(self._configs), *([self._latest()] if self._metrics else []))
+
+    def _latest(self) -> Table:
+        latest = table("", *COLUMNS.values(), numbers=True)
+        for label, rows in by_kind(self._configs, self._metrics).items():
+            latest.add_row(label, *(mean([row.get(name) for row in rows], short) for name in COLUMNS))
+        return latest
+
+
+COLUMNS = {"training_loss": "training loss", "validation_loss": "validation loss", "vaa": "VAA"}
+"""What is shown of an epoch."""
+
+SAID = {"validation_loss": "validation loss", "test_loss": "test loss", "test_accuracy": "accuracy"}
+SAID |= {"validation_accuracy": "accuracy", "vaa": "VAA", "final_vaa": "VAA"}
+"""What is said in a line, of an epoch or of the results."""
+
+
+def names(configs: Configs) -> str:
+    """What is trained together, in words."""
+    versions = ", ".join(dict.fromkeys(config.version for config in configs))
+    return f"{configs[0].cell} {versions} ({len(configs)} {'run' if len(configs) == 1 else 'runs'})"
+
+
+def by_kind(configs: Configs, metrics: Metrics) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of the runs of each version."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for config, row in zip(configs, metrics, strict=True):
+        kinds.setdefault(config.version, []).append(row)
+    return kinds
+
+
+def in_words(configs: Configs, metrics: Metrics) -> str:
+    """The means over the runs of each version."""
+    kinds = []
+    for kind, rows in by_kind(configs, metrics).items():
+        present = [name for name in SAID if any(row.get(name) is not None for row in rows)]
+        said = [f"{SAID[name]} {mean([row.get(name) for row in rows], short)}" for name in present]
+        kinds.append(f"{kind} {', '.join(said) or 'diverged'}")
+    return "; ".join(kinds)
+
+
+def warmup_state(configs: Configs, step: WarmupStep) -> str:
+    """How far a warmup is."""
+    # The values are on the CPU already: nothing waits for the device here.
+    return f"warmup step {step.step}/{configs[0].warmup_steps}, VAA* {step.vaa_star.mean():.3f}"
+
+
+def short(value: float) -> str:
+    """A number with three digits."""
+    return f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """As ``h:mm:ss``."""
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _bar(total: float, done: float) -> ProgressBar:
+    return ProgressBar(total=total, completed=done, width=40)

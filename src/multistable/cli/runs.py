@@ -1,0 +1,165 @@
+"""From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from multistable.cells import CELLS
+from multistable.cli.console import console, table
+from multistable.cli.progress import progress
+from multistable.cli.results import results
+from multistable.tasks import TASKS, make_task
+from multistable.training import VERSIONS, BusyRunError, Callback, RunConfig, RunFolder, train
+from multistable.training.config import paper_sizes
+from multistable.training.trainer import groups
+
+# What has an option that takes several, or is made of other options.
+OWN_OPTION = {"task": "TASK", "cell": "--cell", "version": "--version", "seed": "--seed"}
+
+
+def combinations(
+    *,
+    task: str,
+    task_settings: Mapping[str, Any],
+    data: Path | None,
+    cells: Sequence[str],
+    versions: Sequence[str],
+    seeds: Iterable[int],
+    settings: Mapping[str, Any],
+    others: Sequence[str],
+) -> list[RunConfig]:
+    """A run for every cell, version and seed.
+
+    Args:
+        task: its name.
+        task_settings: its settings; ``None`` for those that were not given.
+        data: the folder of its files.
+        cells: names, or ``all``.
+        versions: names, or ``all``.
+        seeds: one run for each.
+        settings: of the runs; ``None`` for those that were not given.
+        others: further settings of the task or the runs, each ``NAME=VALUE``.
+    """
+    of_task, of_run = _divided(task, others)
+    made = make_task(task, _given(task_settings) | of_task, data)
+    shared = paper_sizes(made) | _given(settings) | of_run
+    return [
+        RunConfig(task=made, cell=cell, version=version, seed=seed, **shared)
+        for cell, version, seed in product(_names(cells, CELLS), _names(versions, VERSIONS), seeds)
+    ]
+
+
+def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
+    """The seeds of ``--seeds`` or ``--seed``."""
+    if count is not None and these:
+        raise ValueError("--seeds is how many seeds and --seed is which: only one of them can be given")
+    return list(dict.fromkeys(these)) if these else list(range(count or 1))
+
+
+def chosen_device(name: str | None) -> torch.device | None:
+    """The device of a name, if it is there."""
+    if name is None:
+        return None
+    accepted = ["cpu", "cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if name not in accepted or (name != "cpu" and not torch.cuda.is_available()):
+        here = f"accepted here: {', '.join(accepted)}" if torch.cuda.is_available() else "PyTorch finds no GPU here"
+        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {here}")
+    return torch.device(name)
+
+
+def list_runs(configs: Sequence[RunConfig], out: Path, together: int) -> None:
+    """Say what is done of each run, and which are trained together."""
+    listing = table("run", "state", "trained with")
+    launch = 0
+    for group in groups(configs, together):
+        states = [_state(RunFolder.of(config, out)) for config in group]
+        launch += any(state != FINISHED for state in states)
+        for config, state in zip(group, states, strict=True):
+            listing.add_row(config.name, state, "" if state == FINISHED else f"group {launch}")
+        listing.add_section()
+    console().print(listing)
+    left = len(unfinished(configs, out))
+    console().print(f"{left} of {len(configs)} runs to train, groups: {launch}, folders in {out}")
+
+
+def train_runs(
+    configs: Sequence[RunConfig], out: Path, device: torch.device | None, together: int, tensorboard: bool
+) -> None:
+    """Train runs, showing progress, and end with a table of all results."""
+    left = unfinished(configs, out)
+    if len(left) < len(configs):
+        console().print(f"{len(configs) - len(left)} of {len(configs)} runs are finished already.")
+    callbacks: list[Callback] = []
+    if tensorboard:
+        from multistable.training.tensorboard import TensorBoard
+
+        callbacks.append(TensorBoard(out))
+    try:
+        with progress(left) as shown:
+            train(configs, out, device=device, callbacks=[shown, *callbacks], together=together)
+    except BusyRunError:
+        show_results(configs, out)
+        raise
+    show_results(configs, out)
+
+
+def show_results(configs: Sequence[RunConfig], out: Path) -> None:
+    """A table of the runs that are finished."""
+    folders = [(config, RunFolder.of(config, out)) for config in configs]
+    finished = [(config, folder.summary()) for config, folder in folders if folder.finished]
+    if finished:
+        console().print(results(finished))
+        console().print(f"Each run is a folder in {out}.")
+
+
+def unfinished(configs: Sequence[RunConfig], out: Path) -> list[RunConfig]:
+    """The runs that are still to be trained, or to be trained further."""
+    return [config for config in configs if not RunFolder.of(config, out).finished]
+
+
+FINISHED = "finished"
+
+
+def _state(folder: RunFolder) -> str:
+    if folder.finished:
+        return FINISHED
+    epochs = folder.checkpoints()
+    return f"goes on after epoch {epochs[-1]}" if epochs else "to begin"
+
+
+def _names(given: Sequence[str], registry: Iterable[str]) -> list[str]:
+    return list(registry) if "all" in given else list(dict.fromkeys(given))
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _divided(task: str, settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``NAME=VALUE`` settings of the task, and those of the run."""
+    of_task = [field.name for field in fields(TASKS[task])] if task in TASKS else []  # type: ignore[arg-type]
+    of_run = [field.name for field in fields(RunConfig) if field.name not in OWN_OPTION]
+    found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set must be NAME=VALUE, got {setting!r}")
+        if name in OWN_OPTION:
+            raise ValueError(f"--set {name}: {OWN_OPTION[name]} sets it")
+        if name not in of_task + of_run:
+            raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
+        found[0 if name in of_task else 1][name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    """What JSON makes of it, else the text itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

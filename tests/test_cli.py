@@ -1,0 +1,356 @@
+"""The command line: what it is asked for is what is trained, and what goes wrong is said in a line."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import multistable as ms
+from multistable.cli import app, runs
+from multistable.cli import train as train_command
+from multistable.tasks import TASKS
+from multistable.training import VERSIONS, RunConfig, RunFolder, train
+
+# Small, and in float64: the compiled loop of float32 takes seconds to load.
+SMALL = (
+    "train copy --T 5 --hidden 4 --batch-size 8 --training-sequences 40 --testing-sequences 10 --set dtype=float64 "
+    "--set vaa_batch_size=4 --set vaa_batches=2 --set stabilisation=20 --set warmup_steps=4 --set warmup_batch_size=8"
+)
+
+
+def call(line, *more, **options):
+    """The command ``multistable`` with the words of a line, and more arguments."""
+    return CliRunner().invoke(app, [*line.split(), *map(str, more)], **options)
+
+
+def configs_of(monkeypatch, line):
+    """The runs that a command would train."""
+    asked = []
+    monkeypatch.setattr(runs, "train_runs", lambda configs, *others: asked.extend(configs))
+    result = call(f"train {line}")
+    assert result.exit_code == 0, result.output
+    return asked
+
+
+def options_of_train():
+    """The option of each parameter of ``train``."""
+    parameters = inspect.signature(train_command.train).parameters
+    return {name: parameter.annotation.__metadata__[0] for name, parameter in parameters.items()}
+
+
+# Help
+
+
+def test_help_names_everything_that_can_be_trained():
+    told = {name: option.help for name, option in options_of_train().items()}
+    for parameter, registry in (("task", TASKS), ("cell", ms.CELLS), ("version", VERSIONS)):
+        assert set(registry) <= set(re.findall(r"[\w-]+", told[parameter])), parameter
+    assert "multistable train copy" in call("train --help").output
+
+
+def test_help_tells_the_defaults_that_runs_have():
+    defaults = {name: field.default for name, field in RunConfig.__dataclass_fields__.items()}
+    told = {name: option.show_default for name, option in options_of_train().items()}
+    settings = ["epochs", "batch_size", "learning_rate", "precision", "vaa_every"]
+    assert {name: told[name] for name in settings} == {name: str(defaults[name]) for name in settings}
+    assert told["k"] == str(defaults["target"])
+
+
+def test_help_of_every_command_comes_without_pytorch():
+    # The package's own import of PyTorch is left out: here it is what the command line itself imports that counts.
+    program = f"""
+import sys, types
+package = types.ModuleType("multistable")
+package.__path__ = [{str(Path(ms.__file__).parent)!r}]
+sys.modules["multistable"] = package
+from multistable.cli import app
+for command in ([], ["train"], ["demo"], ["list"], ["show"], ["info"]):
+    try:
+        app([*command, "--help"])
+    except SystemExit as exit:
+        assert not exit.code, command
+assert not {{"torch", "numpy"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Usage:") == 6
+
+
+# From options to runs
+
+
+def test_every_combination_of_cell_version_and_seed_is_a_run(monkeypatch):
+    line = "copy --T 7 --cell gru --cell brc --version classic --version double --seeds 3"
+    found = [(c.cell, c.version, c.seed) for c in configs_of(monkeypatch, line)]
+    assert sorted(found) == sorted((c, v, s) for c in ("gru", "brc") for v in ("classic", "double") for s in range(3))
+
+
+def test_all_stands_for_every_one(monkeypatch):
+    configs = configs_of(monkeypatch, "copy --T 7 --cell all --version all --seed 4 --seed 9")
+    assert {c.cell for c in configs} == set(ms.CELLS)
+    assert {c.version for c in configs} == set(VERSIONS)
+    assert {c.seed for c in configs} == {4, 9}
+    assert len(configs) == 2 * len(ms.CELLS) * len(VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "setting", "value"),
+    [
+        ("--hidden 12", "hidden_size", 12),
+        ("--layers 3", "num_layers", 3),
+        ("--epochs 7", "epochs", 7),
+        ("--batch-size 16", "batch_size", 16),
+        ("--learning-rate 0.01", "learning_rate", 0.01),
+        ("--training-sequences 300", "training_sequences", 300),
+        ("--testing-sequences 200", "testing_sequences", 200),
+        ("--precision tf32x3", "precision", "tf32x3"),
+        ("--vaa-every 0", "vaa_every", 0),
+        ("--k 0.5", "target", 0.5),
+        ("--set warmup_steps=12", "warmup_steps", 12),
+        ("--set dtype=float64", "dtype", "float64"),
+        ('--set cell_options={"t_max":50}', "cell_options", {"t_max": 50}),
+    ],
+)
+def test_an_option_is_a_setting_of_the_run(monkeypatch, option, setting, value):
+    line = "copy --T 7 --version classic"
+    plain, changed = (configs_of(monkeypatch, f"{line} {more}")[0].to_dict() for more in ("", option))
+    assert plain != changed
+    assert changed == plain | {setting: value}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "task"),
+    [
+        ("copy --T 7", {"name": "copy", "T": 7}),
+        ("copy --set T=7", {"name": "copy", "T": 7}),
+        ("denoising --T 20 --N 6", {"name": "denoising", "T": 20, "N": 6, "cue": True}),
+        ("denoising --T 20 --N 6 --no-cue", {"name": "denoising", "T": 20, "N": 6, "cue": False}),
+        ("psmnist", {"name": "psmnist"}),
+        ("plmnist --N 72", {"name": "plmnist", "N": 72}),
+    ],
+)
+def test_a_task_and_the_papers_sizes_for_it(monkeypatch, arguments, task):
+    config = configs_of(monkeypatch, arguments)[0]
+    assert config.to_dict()["task"] == task
+    assert (config.num_layers, config.hidden_size) == ((1, 128) if task["name"] == "copy" else (2, 256))
+
+
+def test_data_is_the_folder_of_the_task(monkeypatch):
+    assert configs_of(monkeypatch, "psmnist --data some/folder")[0].task.data == Path("some/folder")
+
+
+# Training
+
+
+def test_training_ends_with_a_table_of_runs_and_their_means(tmp_path):
+    result = call(f"{SMALL} --epochs 2 --seeds 2", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    folders = sorted(path for path in tmp_path.iterdir() if path.is_dir())
+    assert len(folders) == 4
+    rows = {words[0]: words[1:] for line in result.stdout.splitlines() if (words := line.split())}
+    for folder in folders:
+        found = RunFolder(folder).summary()["results"]
+        numbers = [found[name] for name in ("validation_loss", "test_loss", "initial_vaa", "final_vaa")]
+        warmup = [found["warmup"]] if found["warmup"] else []
+        assert rows[folder.name][:-1] == [str(found["best_epoch"]), *(f"{x:.4f}" for x in numbers), *warmup]
+    losses = [RunFolder(folder).summary()["results"]["test_loss"] for folder in folders if "classic" in folder.name]
+    middle, deviation = sum(losses) / 2, abs(losses[0] - losses[1]) / 2**0.5
+    mean_of_classic = next(line for line in result.stdout.splitlines() if "gru classic, mean" in line)
+    assert f"{middle:.4f} ± {deviation:.4f}" in mean_of_classic
+
+
+def test_a_log_has_a_plain_line_for_each_epoch(tmp_path):
+    result = call(f"{SMALL} --epochs 3", "--out", tmp_path)
+    epochs = re.findall(r"^\[\d:\d\d:\d\d, .* left.*\] .*epoch (\d)/3: (.*)$", result.stdout, re.MULTILINE)
+    assert [int(epoch) for epoch, _ in epochs] == [0, 1, 2, 3]
+    for epoch, told in epochs:
+        for version in ("classic", "warmup"):
+            (folder,) = tmp_path.glob(f"copy-gru-{version}-*")
+            row = RunFolder(folder).metrics()[int(epoch)]
+            assert f"{version} validation loss {row['validation_loss']:.3g}, VAA {row['vaa']:.3g}" in told
+    assert "\x1b" not in result.stdout
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first = call(f"{SMALL} --epochs 1", "--out", tmp_path)
+    again = call(f"{SMALL} --epochs 1", "--out", tmp_path)
+    assert "2 of 2 runs are finished already" in again.stdout
+    assert "epoch 1/1" in first.stdout
+    assert "epoch 1/1" not in again.stdout
+    assert first.stdout[first.stdout.index(" run ") :] == again.stdout[again.stdout.index(" run ") :]
+
+
+def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
+    call(f"{SMALL} --epochs 1 --version classic", "--out", tmp_path)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    result = call(f"{SMALL} --epochs 1 --version all --dry-run", "--out", tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    states = dict(re.findall(r"copy-gru-([a-z-]+)-0-\w+ +(finished|to begin +group \d)", result.stdout))
+    groups = {version: re.sub(" +", " ", state) for version, state in states.items()}
+    assert groups == {
+        "classic": "finished",
+        "warmup": "to begin group 1",
+        "double": "to begin group 2",
+        "double-classic": "to begin group 2",
+    }
+    assert "3 of 4 runs to train" in result.stdout
+
+
+def test_runs_are_shown_and_compared(tmp_path):
+    call(f"{SMALL} --epochs 2 --version warmup --seeds 2", "--out", tmp_path)
+    folders = sorted(path for path in tmp_path.iterdir() if path.is_dir())
+    one, both = call("show", folders[0]), call("show", *folders)
+    assert one.exit_code == both.exit_code == 0
+    for row in RunFolder(folders[0]).metrics():
+        assert re.search(rf"^ {row['epoch']} .*{row['validation_loss']:.4f}", one.stdout, re.MULTILINE)
+    assert re.search(r"hidden_size +4\b", one.stdout)
+    assert all(folder.name in both.stdout for folder in folders)
+    assert "gru warmup, mean ± sd of 2" in both.stdout
+
+
+def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
+    demo = pytest.importorskip("multistable.experiments.demo", exc_type=ImportError)  # needs the extra "report"
+    small = configs_of(monkeypatch, f"{SMALL} --epochs 1".removeprefix("train "))
+
+    def trained(out, callbacks):
+        train(small, out, callbacks=callbacks)
+        return out / "page.html"
+
+    opened = []
+    monkeypatch.setattr(demo, "configs", lambda: small)
+    monkeypatch.setattr(demo, "demo", trained)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    result = call("demo --open --out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "epoch 1/1: classic validation loss" in result.stdout
+    assert all(re.search(rf"^ {config.name} +[01] ", result.stdout, re.MULTILINE) for config in small)
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    assert opened[0] in result.stdout
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("copi --T 5", "task must be one of copy, denoising, psmnist, plmnist, got 'copi'"),
+        ("copy", "'copy' needs T"),
+        ("denoising --T 20", "'denoising' needs N\n"),
+        ("copy --T 5 --N 5", "the task 'copy' has no setting 'N'; its settings are: T"),
+        ("copy --T 0", "T must be a positive integer, got 0"),
+        ("copy --T 5 --no-cue", "has no setting 'cue'"),
+        ("denoising --T 20 --N 4", "N must be at least 5"),
+        ("copy --T 5 --cell rnn", "cell must be one of lstm, chrono, gru, mgu, brc, nbrc, got 'rnn'"),
+        ("copy --T 5 --version double --hidden 3", "hidden_size must be even"),
+        ("copy --T 5 --k 2", "target must lie in [0, 1], got 2.0"),
+        ("copy --T 5 --precision half", "precision must be one of ieee"),
+        ("copy --T 5 --seeds 2 --seed 3", "only one of them"),
+        ("copy --T 5 --device gpu", "device must be cpu, cuda or cuda:INDEX, got 'gpu'"),
+        ("copy --T 5 --set nothing=3", "got 'nothing'"),
+        ("copy --T 5 --set epochs", "--set must be NAME=VALUE, got 'epochs'"),
+        ("copy --T 5 --set seed=3", "--seed sets it"),
+        ("copy --T 5 --training-sequences 20", "batch_size must not exceed the 16 training sequences, got 32"),
+        ("copy --T 5 --epochs many", "--epochs"),
+        ("copy --T 5 --together 0", "--together"),
+    ],
+)
+def test_a_wrong_argument_is_said_in_a_line(tmp_path, arguments, told):
+    result = call(f"train {arguments}", "--out", tmp_path, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.rglob("metrics.jsonl"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_gpu_that_is_not_there(device):
+    result = call(f"train copy --T 5 --device {device}")
+    assert result.exit_code == 2
+    assert "PyTorch finds no GPU here" in result.stderr
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = call(f"{SMALL} --epochs 1", "--out", tmp_path / "file")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert str(tmp_path / "file") in result.stderr
+
+
+def test_missing_images(tmp_path):
+    result = call("train psmnist", "--data", tmp_path / "nowhere", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "nowhere, named by data, does not exist" in result.stderr
+
+
+def test_a_run_that_another_process_works_on(tmp_path):
+    listed = call(f"{SMALL} --epochs 1 --version warmup --dry-run", "--out", tmp_path).stdout
+    (name,) = re.findall(r"copy-gru-warmup-[\w-]+", listed)
+    with RunFolder(tmp_path / name).claimed():
+        result = call(f"{SMALL} --epochs 1", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert f"another process is working on 1 of the runs: {name}" in result.stderr
+    assert re.search(r"^ copy-gru-classic-0-\w+ +[01] ", result.stdout, re.MULTILINE)  # the other one is finished
+
+
+def test_a_damaged_run(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    result = call("show", tmp_path)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "config.json cannot be read" in result.stderr
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    result = call("show", tmp_path)
+    assert result.exit_code == 2
+    assert "is not the folder of a run" in result.stderr
+
+
+def test_debug_shows_the_traceback():
+    result = call("train copy --T 0 --debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(runs, "train_runs", broken)
+    assert isinstance(call("train copy --T 5").exception, RuntimeError)
+
+
+# Looking around
+
+
+def test_list_has_the_registries():
+    everything = call("list").stdout
+    for what, registry in (("tasks", TASKS), ("cells", ms.CELLS), ("versions", VERSIONS)):
+        alone = call(f"list {what}").stdout
+        names = re.findall(r"^ ([\w-]+) ", alone, re.MULTILINE)[1:]
+        assert names == list(registry)
+        assert alone in everything
+    assert call("list nothing").exit_code == 2
+
+
+def test_info_tells_the_time_loop_of_every_cell():
+    told = call("info").stdout
+    assert torch.__version__ in told
+    for cell in ms.CELLS:
+        assert re.search(rf"^ {cell} +{ms.backends(ms.RNN(cell, 1, 128))[0]}", told, re.MULTILINE)
+
+
+def test_version():
+    assert call("--version").stdout == f"multistable {ms.__version__}\n"
+
+
+def test_settings_of_every_task_are_options():
+    options = set(options_of_train())
+    for kind in TASKS.values():
+        assert set(kind.__dataclass_fields__) <= options
