@@ -1,0 +1,110 @@
+"""Claims of the paper, and how stored results say yes or no to them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from multistable.experiments.experiment import Result, Spread, grouped, spread
+from multistable.training import RunConfig
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
+
+ENOUGH = 3
+"""Runs of each kind without which nothing is said of it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison that a claim consists of.
+
+    Attributes:
+        said: what was compared, with its numbers.
+        right: whether it came out as claimed; ``None`` without enough runs.
+    """
+
+    said: str
+    right: bool | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, and how to look whether it is so.
+
+    Attributes:
+        name: its number.
+        statement: in a sentence.
+        section: where the paper says it.
+        judge: the comparisons that it consists of, from whatever results there are.
+    """
+
+    name: str
+    statement: str
+    section: str
+    judge: Callable[[Sequence[Result]], list[Check]]
+
+    def finding(self, results: Sequence[Result]) -> "Finding":
+        """What the results say: it takes one comparison to refute, and all of them to confirm."""
+        checks = self.judge(results)
+        if any(check.right is False for check in checks):
+            return Finding(self, FAILS, checks)
+        enough = bool(checks) and all(check.right for check in checks)
+        return Finding(self, HOLDS if enough else OPEN, checks)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on a claim and the comparisons behind it."""
+
+    claim: Claim
+    verdict: str
+    checks: list[Check]
+
+
+def enough(*spreads: Spread | None) -> bool:
+    """Whether something can be said of all of them."""
+    return all(entry is not None and entry.runs >= ENOUGH for entry in spreads)
+
+
+def below(name: str, value: Spread | None, limit: float) -> Check:
+    """A mean is below a limit."""
+    right = value.mean < limit if value is not None and enough(value) else None
+    return Check(f"{name}: {_said(value)}, below {limit:g}?", right)
+
+
+def above(name: str, value: Spread | None, limit: float) -> Check:
+    """A mean is above a limit."""
+    right = value.mean > limit if value is not None and enough(value) else None
+    return Check(f"{name}: {_said(value)}, above {limit:g}?", right)
+
+
+def less(names: tuple[str, str], values: tuple[Spread | None, Spread | None], factor: float = 1.0) -> Check:
+    """One mean is less than another, or than ``factor`` times it."""
+    first, second = values
+    right = None
+    if first is not None and second is not None and enough(first, second):
+        right = first.mean < factor * second.mean
+    times = "" if factor == 1 else f"{factor:g} times "
+    return Check(f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}?", right)
+
+
+def all_of(name: str, each: Iterable[bool], what: str) -> Check:
+    """Every one of some runs is as claimed."""
+    answers = list(each)
+    right = all(answers) if len(answers) >= ENOUGH else None
+    return Check(f"{name}: {sum(answers)} of {len(answers)} runs {what}", right)
+
+
+def by(results: Sequence[Result], key: Callable[[RunConfig], Any], quantity: str) -> dict[Any, Spread | None]:
+    """The spread of a quantity over the runs of each kind; ``None`` for a kind there is nothing of."""
+    return _Missing({kind: spread(group, quantity) for kind, group in grouped(results, key).items()})
+
+
+class _Missing(dict[Any, Spread | None]):
+    def __missing__(self, key: Any) -> None:
+        return None
+
+
+def _said(value: Spread | None) -> str:
+    if value is None:
+        return "(no run)"
+    return f"{value} ({value.runs} {'run' if value.runs == 1 else 'runs'})"

@@ -1,0 +1,146 @@
+"""Claims on multistability and learning, without warmup (section 4.2)."""
+
+from collections.abc import Sequence
+
+from multistable.experiments.claims.base import Check, Claim, above, all_of, below, by, less
+from multistable.experiments.experiment import Result
+from multistable.tasks import CopyFirstInput, Denoising, Task
+
+MONOSTABLE = ("lstm", "gru", "mgu")
+BISTABLE = ("brc", "nbrc")
+MANY = 0.25
+"""A VAA from which on a network has many attractors: one for every four states."""
+MULTISTABLE = 1.5
+"""Times 1/n: a VAA from which on a network has more than one attractor."""
+LEARNED = 0.8
+"""A loss below which something has been learned on the tasks whose loss without memory is 1."""
+FOLLOWS = f"have had more than one attractor by the epoch at which their loss is below {LEARNED:g}"
+
+
+def classic(results: Sequence[Result], task: type[Task]) -> list[Result]:
+    """The runs without warmup and double layers on a kind of task."""
+    return [r for r in results if r.config.version == "classic" and isinstance(r.config.task, task)]
+
+
+def settings(results: Sequence[Result]) -> list[Task]:
+    """The tasks there are, from the easiest to the hardest."""
+    return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
+
+
+def at_initialisation(results: Sequence[Result]) -> list[Check]:
+    """C1."""
+    checks = []
+    for task in (CopyFirstInput, Denoising):
+        chosen = classic(results, task)
+        vaa = by(chosen, lambda config: config.cell, "initial_vaa")
+        one = 1 / max((r.config.vaa_batch_size for r in chosen), default=1)
+        checks += [
+            below(f"{task.__name__}, {cell}, VAA before training", vaa[cell], MULTISTABLE * one) for cell in MONOSTABLE
+        ]
+        checks += [above(f"{task.__name__}, {cell}, VAA before training", vaa[cell], MANY) for cell in BISTABLE]
+    return checks
+
+
+def copy(results: Sequence[Result]) -> list[Check]:
+    """C2."""
+    chosen = classic(results, CopyFirstInput)
+    checks = []
+    for task in settings(chosen):
+        loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
+        checks += [below(f"{task}, {cell}, test loss", loss[cell], 0.05) for cell in ("nbrc", "chrono")]
+        checks += [above(f"{task}, {cell}, test loss", loss[cell], 0.5) for cell in (*MONOSTABLE, "brc")]
+        checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc")]
+    return checks
+
+
+def learning_follows_vaa(result: Result) -> bool:
+    """Whether the loss is never low while the network has had one attractor all along."""
+    limit = MULTISTABLE / result.config.vaa_batch_size
+    vaa = dict(zip(*result.curve("vaa"), strict=True))
+    epochs, losses = result.curve("validation_loss")
+    fallen = [epoch for epoch, loss in zip(epochs, losses, strict=True) if loss < LEARNED]
+    return not fallen or any(value > limit for epoch, value in vaa.items() if epoch <= fallen[0])
+
+
+def copy_curves(results: Sequence[Result]) -> list[Check]:
+    """C3, for the shortest sequences."""
+    chosen = classic(results, CopyFirstInput)
+    shortest = settings(chosen)[:1]
+    return [
+        all_of(
+            f"{cell}, {task}",
+            [learning_follows_vaa(r) for r in chosen if r.config.task == task and r.config.cell == cell],
+            FOLLOWS,
+        )
+        for task in shortest
+        for cell in (*MONOSTABLE, *BISTABLE, "chrono")
+    ]
+
+
+def denoising(results: Sequence[Result]) -> list[Check]:
+    """C4."""
+    chosen = classic(results, Denoising)
+    checks = []
+    for task in settings(chosen):
+        loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
+        checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc", "chrono")]
+        checks += [less((f"{task}, chrono", cell), (loss["chrono"], loss[cell])) for cell in (*MONOSTABLE, "brc")]
+        checks.append(below(f"{task}, brc, test loss", loss["brc"], 0.1))
+        if task == settings(chosen)[-1]:
+            checks += [above(f"{task}, {cell}, test loss", loss[cell], 0.5) for cell in MONOSTABLE]
+    return checks
+
+
+def denoising_vaa(results: Sequence[Result]) -> list[Check]:
+    """C5, for the longest forgetting period."""
+    chosen = classic(results, Denoising)
+    longest = settings(chosen)[-1:]
+    chosen = [r for r in chosen if [r.config.task] == longest]
+    first = by(chosen, lambda config: config.cell, "initial_vaa")
+    last = by(chosen, lambda config: config.cell, "final_vaa")
+    one = 1 / max((r.config.vaa_batch_size for r in chosen), default=1)
+    checks = [above(f"{cell}, VAA before training", first[cell], MANY) for cell in BISTABLE]
+    return [*checks, below("lstm, VAA after training", last["lstm"], 3 * one)]
+
+
+def five_grus(results: Sequence[Result]) -> list[Check]:
+    """C6, for the shortest forgetting period."""
+    chosen = [r for r in classic(results, Denoising) if r.config.cell == "gru"]
+    shortest = settings(chosen)[:1]
+    follow = [learning_follows_vaa(r) for r in chosen if [r.config.task] == shortest]
+    return [all_of("gru", follow, FOLLOWS)]
+
+
+CLAIMS = (
+    Claim(
+        "C1",
+        "At initialisation LSTM, GRU and MGU reach one attractor, BRC and NBRC many",
+        "vaa_experiments",
+        at_initialisation,
+    ),
+    Claim(
+        "C2",
+        "Copy: NBRC is best whatever T, chrono competes, LSTM, GRU and MGU stay high, BRC does not learn",
+        "table:vaa_copybench",
+        copy,
+    ),
+    Claim("C3", "Copy, T = 50: the loss falls only once VAA rises", "fig:copyfirstinput_*", copy_curves),
+    Claim(
+        "C4",
+        "Denoising: NBRC best, then chrono; BRC low; LSTM, GRU and MGU fail at N = 100",
+        "table:vaa_denoising",
+        denoising,
+    ),
+    Claim(
+        "C5",
+        "Denoising, N = 100: VAA of BRC and NBRC is high from the start, that of LSTM stays near 0",
+        "fig:denoising_*",
+        denoising_vaa,
+    ),
+    Claim(
+        "C6",
+        "Denoising, N = 5: the loss of each GRU falls only after its VAA leaves 1/n",
+        "fig:denoising_3gru",
+        five_grus,
+    ),
+)

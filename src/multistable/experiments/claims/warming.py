@@ -1,0 +1,222 @@
+"""Claims on the warmup and the double layer (section 5)."""
+
+import statistics
+from collections.abc import Sequence
+
+from multistable.experiments.claims.base import Check, Claim, above, below, by, less
+from multistable.experiments.claims.learning import MONOSTABLE, settings
+from multistable.experiments.experiment import Result, Spread
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
+from multistable.tasks.permuted_mnist import PermutedMNIST
+
+Losses = dict[object, Spread | None]
+
+
+def on(results: Sequence[Result], *tasks: type) -> list[Result]:
+    """The runs on some kinds of tasks, with the k of the paper's experiments."""
+    return [r for r in results if isinstance(r.config.task, tasks) and r.config.target == 0.95]
+
+
+def by_kind(results: Sequence[Result], task: object, quantity: str = "test_loss") -> Losses:
+    """The spread for each cell and version on one task."""
+    chosen = [r for r in results if r.config.task == task]
+    return by(chosen, lambda config: (config.cell, config.version), quantity)
+
+
+def course(results: Sequence[Result]) -> list[Check]:
+    """C8."""
+    chosen = [
+        r
+        for r in on(results, Denoising)
+        if r.config.cell == "gru" and r.config.version == "warmup" and r.warmup and "vaa_star" in r.warmup
+    ]
+    checks = []
+    for layer in range(max((r.config.num_layers for r in chosen), default=0)):
+        ends = [statistics.fmean(step[layer] for step in r.warmup["vaa_star"][-10:]) for r in chosen if r.warmup]
+        value = Spread(statistics.fmean(ends), statistics.pstdev(ends), len(ends))
+        checks.append(above(f"gru, layer {layer + 1}, VAA* in the last ten steps", value, 0.85))
+    vaa = by(chosen, lambda config: config.cell, "initial_vaa")
+    return [*checks, above("gru, VAA after warmup", vaa["gru"], 0.9)]
+
+
+def copy(results: Sequence[Result]) -> list[Check]:
+    """C9."""
+    chosen, checks = on(results, CopyFirstInput), []
+    for task in settings(chosen):
+        loss = by_kind(chosen, task)
+        checks += [above(f"{task}, {cell} classic, test loss", loss[cell, "classic"], 0.5) for cell in MONOSTABLE]
+        checks += [below(f"{task}, {cell} warmed up, test loss", loss[cell, "warmup"], 0.001) for cell in MONOSTABLE]
+    return checks
+
+
+def chrono(results: Sequence[Result]) -> list[Check]:
+    """C10."""
+    chosen, checks = on(results, CopyFirstInput, Denoising), []
+    for task in settings(chosen):
+        loss = by_kind(chosen, task)
+        names = f"{task}, chrono classic", "chrono warmed up"
+        checks.append(less(names, (loss["chrono", "classic"], loss["chrono", "warmup"])))
+    return checks
+
+
+def denoising(results: Sequence[Result]) -> list[Check]:
+    """C11."""
+    chosen, checks = on(results, Denoising), []
+    for task in settings(chosen):
+        loss = by_kind(chosen, task)
+        for cell in MONOSTABLE:
+            values = loss[cell, "warmup"], loss[cell, "classic"]
+            checks.append(less((f"{task}, {cell} warmed up", f"{cell} classic"), values))
+    return checks
+
+
+def sequential_mnist(results: Sequence[Result]) -> list[Check]:
+    """C13."""
+    chosen, checks = on(results, PermutedSequentialMNIST), []
+    for task in settings(chosen):
+        right = by_kind(chosen, task, "test_accuracy")
+        for cell in ("lstm", "gru"):
+            values = right[cell, "warmup"], right[cell, "classic"]
+            checks.append(less((f"{task}, accuracy of {cell} warmed up", f"{cell} classic"), values))
+        values = right["mgu", "warmup"], right["mgu", "classic"]
+        checks.append(less((f"{task}, accuracy of mgu warmed up", "mgu classic"), values, factor=1.005))
+    return checks
+
+
+def line_mnist(results: Sequence[Result]) -> list[Check]:
+    """C14, for the shorter forgetting period."""
+    chosen, checks = on(results, PermutedLineSequentialMNIST), []
+    for task in settings(chosen)[:1]:
+        right = by_kind(chosen, task, "test_accuracy")
+        for cell in MONOSTABLE:
+            values = right[cell, "warmup"], right[cell, "classic"]
+            checks.append(less((f"{task}, accuracy of {cell} warmed up", f"{cell} classic"), values))
+    return checks
+
+
+def double(results: Sequence[Result]) -> list[Check]:
+    """C15: a loss of at most twice the best, or one below 0.01; an accuracy at most 0.01 below the best."""
+    chosen, checks = on(results, CopyFirstInput, Denoising, PermutedMNIST), []
+    for task in settings(chosen):
+        classifies = isinstance(task, PermutedMNIST)
+        values = by_kind(chosen, task, "test_accuracy" if classifies else "test_loss")
+        for cell in MONOSTABLE:
+            mine, others = values[cell, "double"], [values[cell, "classic"], values[cell, "warmup"]]
+            for other, name in zip(others, ("classic", "warmed up"), strict=True):
+                names = f"{task}, {cell} double", f"{cell} {name}"
+                if classifies:
+                    swapped = less((f"{task}, accuracy of {cell} {name}", f"{cell} double"), (other, mine), factor=1.01)
+                    checks.append(swapped)
+                elif mine is not None and mine.mean < 0.01:
+                    checks.append(below(f"{names[0]}, test loss", mine, 0.01))
+                else:
+                    checks.append(less(names, (mine, other), factor=2.0))
+    return checks
+
+
+def double_on_long_line_mnist(results: Sequence[Result]) -> list[Check]:
+    """C16, for the longer forgetting period."""
+    chosen, checks = on(results, PermutedLineSequentialMNIST), []
+    for task in settings(chosen)[1:]:
+        right = by_kind(chosen, task, "test_accuracy")
+        for cell in MONOSTABLE:
+            for version in ("classic", "warmup"):
+                names = f"{task}, accuracy of {cell} {version}", f"{cell} double"
+                checks.append(less(names, (right[cell, version], right[cell, "double"])))
+    return checks
+
+
+def double_is_faster(results: Sequence[Result]) -> list[Check]:
+    """C17: the mean of the validation loss over all epochs, for the longest forgetting period."""
+    chosen, checks = on(results, Denoising), []
+    for task in settings(chosen)[-1:]:
+        for cell in ("gru", "mgu"):
+            means = []
+            for version in ("double", "warmup"):
+                runs = [r for r in chosen if (r.config.task, r.config.cell, r.config.version) == (task, cell, version)]
+                curves = [statistics.fmean(r.curve("validation_loss")[1]) for r in runs]
+                deviation = statistics.stdev(curves) if len(curves) > 1 else 0.0
+                means.append(Spread(statistics.fmean(curves), deviation, len(curves)) if curves else None)
+            names = f"{task}, {cell} double, mean validation loss of all epochs", f"{cell} warmed up"
+            checks.append(less(names, (means[0], means[1])))
+    return checks
+
+
+def double_without_warmup(results: Sequence[Result]) -> list[Check]:
+    """C18: "generally" is more often than not."""
+    chosen = on(results, CopyFirstInput, Denoising)
+    worse, lacking, said = [], 0, []
+    for task in settings(chosen):
+        loss = by_kind(chosen, task)
+        for cell in dict.fromkeys(r.config.cell for r in chosen):
+            names = f"{task}, {cell} classic", "double without warmup"
+            check = less(names, (loss[cell, "classic"], loss[cell, "double-classic"]))
+            said.append(check.said)
+            lacking += check.right is None
+            worse += [check.right] if check.right is not None else []
+    right = None if lacking or not worse else sum(worse) > len(worse) / 2
+    summary = f"the double layer without warmup is worse in {sum(worse)} of {len(worse)} cases"
+    return [Check("; ".join([summary, *said]), right)]
+
+
+def impact_of_k(results: Sequence[Result]) -> list[Check]:
+    """C22: the highest k has a lower error than the lowest, for each cell and T."""
+    chosen = [r for r in results if isinstance(r.config.task, CopyFirstInput) and r.config.version == "warmup"]
+    targets = sorted({r.config.target for r in chosen})
+    if len(targets) < 2:
+        return []
+    checks = []
+    for task in settings(chosen):
+        loss = by(
+            [r for r in chosen if r.config.task == task], lambda config: (config.cell, config.target), "test_loss"
+        )
+        for cell in dict.fromkeys(cell for cell, _ in loss):
+            low, high = targets[0], targets[-1]
+            names = f"{task}, {cell}, k = {high:g}", f"k = {low:g}"
+            checks.append(less(names, (loss[cell, high], loss[cell, low])))
+    return checks
+
+
+CLAIMS = (
+    Claim("C8", "Warmup takes each layer's VAA* to about 0.95 and VAA to about 1", "fig:warmup_denoising_gru", course),
+    Claim(
+        "C9",
+        "Copy: classic LSTM, GRU and MGU stay above 0.5, warmed up they end below 0.001, at every T",
+        "tab:warmup_bench1_nodouble",
+        copy,
+    ),
+    Claim("C10", "Copy and denoising: chrono is better without warmup", "tab:warmup_bench1_nodouble", chrono),
+    Claim("C11", "Denoising: warmed up is better than classic", "tab:warmup_bench2_nodouble", denoising),
+    Claim(
+        "C13",
+        "Permuted sequential MNIST: warmup does not help, LSTM and GRU get worse",
+        "tab:warmup_bench3_nodouble",
+        sequential_mnist,
+    ),
+    Claim(
+        "C14",
+        "Permuted line-sequential MNIST, N = 72: classic is better than warmed up",
+        "tab:warmup_bench4_nodouble",
+        line_mnist,
+    ),
+    Claim("C15", "The double layer is among the best everywhere", "tab:warmup_bench1..4", double),
+    Claim(
+        "C16",
+        "Permuted line-sequential MNIST, N = 472: the double layer is clearly best",
+        "tab:warmup_bench4",
+        double_on_long_line_mnist,
+    ),
+    Claim(
+        "C17",
+        "Denoising, N = 100: double GRU and MGU learn faster than warmed-up ones",
+        "fig:denoising_double_warmup",
+        double_is_faster,
+    ),
+    Claim(
+        "C18",
+        "The double layer without warmup is generally worse than classic",
+        "app:dlu_control",
+        double_without_warmup,
+    ),
+    Claim("C22", "The higher k, the lower the copy error", "app:impact_k", impact_of_k),
+)

@@ -1,0 +1,123 @@
+"""What an experiment is: which runs, what is drawn of them, and which of the paper's claims it bears on."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from multistable.experiments.scales import Scale
+from multistable.training import RunConfig, RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run.
+
+    Attributes:
+        config: what was run.
+        metrics: what was recorded at each epoch.
+        results: the summary's results.
+        record: the summary's record, how it came about.
+        warmup: the course of its warmup, if it had one.
+    """
+
+    config: RunConfig
+    metrics: list[dict[str, Any]]
+    results: dict[str, Any]
+    record: dict[str, Any]
+    warmup: dict[str, Any] | None = None
+
+    def curve(self, quantity: str) -> tuple[list[int], list[float]]:
+        """The epochs at which a quantity was recorded, and its values."""
+        rows = [row for row in self.metrics if row.get(quantity) is not None]
+        return [row["epoch"] for row in rows], [row[quantity] for row in rows]
+
+
+def finished(configs: Iterable[RunConfig], out: Path | str) -> list[Result]:
+    """The results there are of some runs."""
+    found = []
+    for config in configs:
+        folder = RunFolder.of(config, out)
+        if folder.finished:
+            summary = folder.summary()
+            found.append(Result(config, folder.metrics(), summary["results"], summary["record"], folder.warmup()))
+    return found
+
+
+class Picture(Protocol):
+    """One figure of an experiment."""
+
+    @property
+    def name(self) -> str:
+        """Of its files, unique within the experiment."""
+
+    @property
+    def caption(self) -> str:
+        """What one sees."""
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """The figure of the runs there are."""
+
+    def table(self, results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+        """Its numbers: a header and rows."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table of the paper.
+
+    Attributes:
+        name: as on the command line.
+        order: its place among the paper's.
+        labels: of the paper.
+        title: in a few words.
+        runs: the paper's runs, without seeds.
+        pictures: what is drawn.
+        claims: the claims it bears on.
+    """
+
+    name: str
+    order: int
+    labels: tuple[str, ...]
+    title: str
+    runs: tuple[RunConfig, ...]
+    pictures: tuple[Picture, ...]
+    claims: tuple[str, ...]
+
+    def at(self, scale: Scale) -> list[RunConfig]:
+        """The runs at a scale, each once."""
+        return list({config.name: config for config in scale.of(self.runs)}.values())
+
+
+def grouped(results: Iterable[Result], key: Callable[[RunConfig], Any]) -> dict[Any, list[Result]]:
+    """Results by what ``key`` says of their configurations; those with ``None`` are left out."""
+    groups: dict[Any, list[Result]] = {}
+    for result in results:
+        value = key(result.config)
+        if value is not None:
+            groups.setdefault(value, []).append(result)
+    return groups
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over runs."""
+
+    mean: float
+    deviation: float
+    runs: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} ± {self.deviation:.2g}"
+
+
+def spread(results: Iterable[Result], quantity: str) -> Spread | None:
+    """Of a quantity of the summaries; ``None`` without any. The deviation is that of a sample, 0 for one run."""
+    values = [result.results[quantity] for result in results if result.results.get(quantity) is not None]
+    if not values:
+        return None
+    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))

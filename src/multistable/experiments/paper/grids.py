@@ -1,0 +1,26 @@
+"""Runs that several figures share: each is made once, whoever asks for it."""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+from multistable.tasks import CopyFirstInput, Denoising, Task
+from multistable.training import RunConfig
+from multistable.training.config import paper_sizes
+
+CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
+WARMED = ("lstm", "gru", "mgu", "chrono")
+"""The cells that the paper warms up."""
+
+COPY = tuple(CopyFirstInput(T) for T in (50, 300, 600))
+DENOISING = tuple(Denoising(200, N) for N in (5, 100))
+
+
+def grid(
+    tasks: Iterable[Task], cells: Iterable[str], versions: Iterable[str], **settings: Any
+) -> tuple[RunConfig, ...]:
+    """A run for each task, cell and version, in the paper's sizes."""
+    return tuple(
+        RunConfig(task=task, cell=cell, version=version, **paper_sizes(task) | settings)
+        for task, cell, version in product(tasks, cells, versions)
+    )

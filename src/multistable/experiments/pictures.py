@@ -1,0 +1,250 @@
+"""The kinds of figures that experiments consist of: bars of results, curves over epochs, the course of warmups."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multistable.experiments.experiment import Result, grouped, spread
+from multistable.tasks import Task, settings_of
+from multistable.tasks.permuted_mnist import PermutedMNIST
+from multistable.training import RunConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from multistable.experiments.figures import Style
+
+Label = Callable[[RunConfig], str | None]
+Rows = tuple[list[str], list[list[str]]]
+
+LOG_FROM = 10.0
+"""Losses whose means differ by more than this factor are drawn on a logarithmic axis."""
+LEGEND_ENTRY = 1.6
+"""Inches that an entry of a legend takes."""
+
+
+def setting(task: Task) -> str:
+    """The settings of a task in words, for instance ``T = 50``."""
+    return ", ".join(f"{name} = {value}" for name, value in settings_of(task).items() if name != "cue") or "all"
+
+
+def quantity_name(quantity: str, task: Task) -> str:
+    """What an axis is called."""
+    loss = "log loss (nats)" if isinstance(task, PermutedMNIST) else "squared error"
+    names = {
+        "validation_loss": f"validation {loss}",
+        "training_loss": f"training {loss}",
+        "test_loss": f"test {loss}",
+        "test_accuracy": "test accuracy",
+        "validation_accuracy": "validation accuracy",
+        "vaa": "VAA",
+    }
+    return names.get(quantity, quantity)
+
+
+def by_version(config: RunConfig) -> str:
+    """The version of a run."""
+    return config.version
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A result of the summaries by cell, side by side for each version, one panel for each task.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        quantity: of the summaries.
+        hue: what stands side by side; the version by default.
+    """
+
+    name: str
+    caption: str
+    quantity: str = "test_loss"
+    hue: Label = by_version
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """Mean and standard deviation over seeds, and every run as a dot."""
+        from multistable.experiments.figures import INK, figure, name_axes
+
+        panels = _panels(results)
+        hues = list(grouped(results, self.hue))
+        most = max((len(grouped(group, lambda config: config.cell)) for group in panels.values()), default=1)
+        drawn, axes = figure((1.4 + 0.9 * most) * max(len(panels), 1), 3.8, max(len(panels), 1), squeeze=False)
+        for place, (task, group) in zip(axes[0], panels.items(), strict=False):
+            cells = list(grouped(group, lambda config: config.cell))
+            width = 0.8 / len(hues)
+            for index, hue in enumerate(hues):
+                style = style_of(hue, index)
+                for x, cell in enumerate(cells):
+                    runs = [r for r in group if r.config.cell == cell and self.hue(r.config) == hue]
+                    value = spread(runs, self.quantity)
+                    if value is None:
+                        continue
+                    where = x + (index - (len(hues) - 1) / 2) * width
+                    label = style.label if cell == cells[0] else None
+                    place.bar(where, value.mean, 0.92 * width, color=style.colour, alpha=0.75, label=label)
+                    place.errorbar(where, value.mean, value.deviation, color=INK, capsize=2, linewidth=1)
+                    dots = [r.results[self.quantity] for r in runs if r.results.get(self.quantity) is not None]
+                    place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)
+            place.set_xticks(range(len(cells)), [cell.upper() for cell in cells])
+            name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
+            if self.quantity.endswith("loss"):
+                _log_where_wide(place, [spread(runs, self.quantity) for runs in grouped(group, self._kind).values()])
+        _legend(drawn, axes[0])
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell and version, a column for each task."""
+        panels = _panels(results)
+        kinds = list(grouped(results, self._kind))
+        rows = []
+        for cell, hue in kinds:
+            entries = []
+            for group in panels.values():
+                value = spread([r for r in group if self._kind(r.config) == (cell, hue)], self.quantity)
+                entries.append("" if value is None else f"{value} ({value.runs})")
+            rows.append([cell.upper(), hue, *entries])
+        return ["cell", "version", *(setting(task) for task in panels)], rows
+
+    def _kind(self, config: RunConfig) -> tuple[str, str] | None:
+        hue = self.hue(config)
+        return None if hue is None else (config.cell, hue)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Quantities epoch by epoch, mean and spread over the runs of a series.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        quantities: a panel for each.
+        series: which curve a run belongs to; ``None`` for runs that are not shown.
+    """
+
+    name: str
+    caption: str
+    quantities: tuple[str, ...]
+    series: Label
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """A panel for each quantity."""
+        from multistable.experiments.figures import curve, figure, name_axes
+
+        groups = grouped(results, self.series)
+        drawn, axes = figure(5.0 * len(self.quantities), 3.4, len(self.quantities), squeeze=False)
+        for place, quantity in zip(axes[0], self.quantities, strict=True):
+            for index, (label, runs) in enumerate(groups.items()):
+                epochs = sorted({epoch for run in runs for epoch in run.curve(quantity)[0]})
+                values = [dict(zip(*run.curve(quantity), strict=True)) for run in runs]
+                table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
+                if table.size:
+                    curve(place, epochs, table, style_of(label, index), markers=False)
+            if groups:
+                name_axes(place, "epoch", quantity_name(quantity, next(iter(groups.values()))[0].config.task))
+            place.set_ylim(0, 1.05 if quantity == "vaa" else None)
+        _legend(drawn, axes[0])
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each series: the quantities before training and at the end."""
+        rows = []
+        for label, runs in grouped(results, self.series).items():
+            entries = []
+            for quantity in self.quantities:
+                ends = [run.curve(quantity)[1] for run in runs]
+                first, last = (np.mean([end[place] for end in ends if end]) for place in (0, -1))
+                entries.append(f"{first:.4f} to {last:.4f}")
+            rows.append([style_of(label, 0).label, str(len(runs)), *entries])
+        return ["series", "runs", *(f"{quantity}, first to last epoch" for quantity in self.quantities)], rows
+
+
+@dataclass(frozen=True)
+class WarmupCourse:
+    """VAA* of each layer at each step of the warmup."""
+
+    name: str
+    caption: str
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """Mean and spread over the runs, a curve for each layer."""
+        from multistable.experiments.figures import RULE, curve, figure, name_axes
+
+        drawn, axes = figure(6.0, 3.4)
+        table = self._values(results)
+        for layer in range(table.shape[-1] if table.size else 0):
+            style = style_of(f"layer {layer + 1}", layer)
+            curve(axes, np.arange(1, table.shape[1] + 1), table[..., layer], style, markers=False)
+        for result in results[:1]:
+            axes.axhline(result.config.target, **RULE)
+        name_axes(axes, "gradient step of the warmup", "VAA*")
+        axes.set_ylim(0, 1.05)
+        if table.size:
+            axes.legend(loc="lower right")
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each run."""
+        rows = []
+        for result in results:
+            if result.warmup and "vaa_star" in result.warmup:
+                last = np.mean(result.warmup["vaa_star"][-10:], axis=0)
+                rows.append([str(result.config.seed), *(f"{v:.3f}" for v in last), f"{result.warmup['vaa']:.3f}"])
+        layers = max((len(row) - 2 for row in rows), default=0)
+        return ["seed", *(f"layer {i + 1}, VAA* of the last ten steps" for i in range(layers)), "VAA after"], rows
+
+    @staticmethod
+    def _values(results: Sequence[Result]) -> Any:
+        """``(runs, steps, layers)``."""
+        return np.array([r.warmup["vaa_star"] for r in results if r.warmup and "vaa_star" in r.warmup])
+
+
+def style_of(label: str, index: int) -> "Style":
+    """How a series is drawn: versions and cells always alike, others in turn."""
+    from multistable.experiments import figures
+
+    known = figures.STYLES | cell_styles()
+    if label in known:
+        return known[label]
+    colours = (figures.BLUE, figures.VERMILLION, figures.GREEN, figures.PURPLE, figures.ORANGE, figures.SKY)
+    return figures.Style(label, colours[index % len(colours)], "osv^Dx"[index % 6], ("-", "--", "-.", ":")[index % 4])
+
+
+def cell_styles() -> dict[str, "Style"]:
+    """By the names of ``ms.CELLS``."""
+    from multistable.experiments.figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION, Style
+
+    return {
+        "lstm": Style("LSTM", BLUE, "o"),
+        "chrono": Style("chrono LSTM", ORANGE, "s", "--"),
+        "gru": Style("GRU", VERMILLION, "^"),
+        "mgu": Style("MGU", GREEN, "v", "--"),
+        "brc": Style("BRC", INK, "D", "-."),
+        "nbrc": Style("NBRC", PURPLE, "x", ":"),
+    }
+
+
+def _panels(results: Iterable[Result]) -> dict[Task, list[Result]]:
+    """Results by task, from the shortest to the longest."""
+    panels = grouped(results, lambda config: config.task)
+    return dict(sorted(panels.items(), key=lambda item: (item[0].length, getattr(item[0], "N", 0))))
+
+
+def _log_where_wide(axes: Any, spreads: Iterable[Any]) -> None:
+    means = [entry.mean for entry in spreads if entry is not None and entry.mean > 0]
+    if means and max(means) > LOG_FROM * min(means):
+        axes.set_yscale("log")
+
+
+def _legend(drawn: "Figure", axes: Sequence[Any]) -> None:
+    """One legend for all panels, below them."""
+    entries = {
+        label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+    }
+    columns = max(1, min(len(entries), int(drawn.get_figwidth() / LEGEND_ENTRY)))
+    if entries:
+        below = "outside lower center"
+        drawn.legend(list(entries.values()), list(entries), loc=below, ncols=columns, frameon=False)

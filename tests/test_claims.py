@@ -1,0 +1,171 @@
+"""Verdicts on made-up results: each can hold, not hold, and lack runs."""
+
+import pytest
+
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
+from multistable.experiments.experiment import Result
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
+from multistable.training import RunConfig
+
+MONOSTABLE = ("lstm", "gru", "mgu")
+CELLS = (*MONOSTABLE, "chrono", "brc", "nbrc")
+COPY = [CopyFirstInput(T) for T in (50, 300, 600)]
+DENOISING = [Denoising(200, N) for N in (5, 100)]
+LINES = [PermutedLineSequentialMNIST(N) for N in (72, 472)]
+ONE = 1 / 32
+
+
+def made(task, cell, version="classic", *, seeds=3, k=0.95, losses=(1.0, 0.9), vaas=(ONE, ONE), stars=(), **results):
+    """Made-up runs that differ in their seed, and a little in their results."""
+    metrics = [
+        {"epoch": epoch, "validation_loss": loss, "vaa": vaa}
+        for epoch, (loss, vaa) in enumerate(zip(losses, vaas, strict=True))
+    ]
+    summary = {"initial_vaa": vaas[0], "final_vaa": vaas[-1]} | results
+    return [
+        Result(
+            RunConfig(task, cell, version=version, seed=seed, target=k, num_layers=2),
+            metrics,
+            {name: value * (1 + 1e-3 * seed) for name, value in summary.items()},
+            {},
+            {"vaa_star": [list(stars)] * 20, "vaa": 1.0, "outcome": "multistable"} if stars else None,
+        )
+        for seed in range(seeds)
+    ]
+
+
+def table(tasks, losses, quantity="test_loss", **more):
+    """Runs on some tasks with a result for each (cell, version)."""
+    return [
+        run
+        for task in tasks
+        for (cell, version), value in losses.items()
+        for run in made(task, cell, version, **{quantity: value}, **more)
+    ]
+
+
+def at_initialisation(lstm=ONE, nbrc=0.9):
+    vaa = dict.fromkeys(MONOSTABLE, ONE) | {"lstm": lstm, "brc": 0.5, "nbrc": nbrc}
+    return [run for task in (COPY[0], DENOISING[0]) for cell, v in vaa.items() for run in made(task, cell, vaas=(v, v))]
+
+
+def copy(**changes):
+    losses = dict.fromkeys((*MONOSTABLE, "brc"), 0.9) | {"chrono": 0.002, "nbrc": 0.001} | changes
+    return table(COPY, {(cell, "classic"): loss for cell, loss in losses.items()})
+
+
+def curves(tasks, cells, vaas):
+    return [run for task in tasks for c in cells for run in made(task, c, losses=(1.0, 0.9, 0.1), vaas=vaas)]
+
+
+def denoising(**changes):
+    losses = dict.fromkeys(MONOSTABLE, 0.9) | {"brc": 0.05, "chrono": 0.002, "nbrc": 0.001} | changes
+    return table(DENOISING, {(cell, "classic"): loss for cell, loss in losses.items()})
+
+
+def denoising_vaa(lstm=ONE):
+    vaas = {"brc": (0.9, 1.0), "nbrc": (0.9, 1.0), "lstm": (ONE, lstm)}
+    return [run for cell, values in vaas.items() for run in made(DENOISING[1], cell, vaas=values)]
+
+
+def versions(tasks, values, cells=MONOSTABLE, **more):
+    """The same values for each cell, by version."""
+    return table(tasks, {(cell, version): v for cell in cells for version, v in values.items()}, **more)
+
+
+def impact(low, high):
+    return [
+        run
+        for task in COPY
+        for cell in MONOSTABLE
+        for k, loss in ((0.25, low), (0.95, high))
+        for run in made(task, cell, "warmup", k=k, test_loss=loss)
+    ]
+
+
+def faster(double, warmup):
+    return [
+        run
+        for cell in ("gru", "mgu")
+        for version, loss in (("double", double), ("warmup", warmup))
+        for run in made(DENOISING[1], cell, version, losses=(1.0, loss))
+    ]
+
+
+accuracy = {"quantity": "test_accuracy"}
+RESULTS = {
+    "C1": (at_initialisation(), at_initialisation(nbrc=0.1)),
+    "C2": (copy(), copy(brc=0.1)),
+    "C3": (curves(COPY[:1], CELLS, (ONE, 0.5, 0.9)), curves(COPY[:1], CELLS, (ONE, ONE, ONE))),
+    "C4": (denoising(), denoising(gru=0.3)),
+    "C5": (denoising_vaa(), denoising_vaa(lstm=0.5)),
+    "C6": (curves(DENOISING, ["gru"], (ONE, 0.2, 1.0)), curves(DENOISING, ["gru"], (ONE, ONE, ONE))),
+    "C8": (
+        made(DENOISING[0], "gru", "warmup", vaas=(0.99, 0.99), stars=(0.95, 0.93)),
+        made(DENOISING[0], "gru", "warmup", vaas=(0.99, 0.99), stars=(0.95, 0.4)),
+    ),
+    "C9": (versions(COPY, {"classic": 0.9, "warmup": 1e-4}), versions(COPY, {"classic": 0.9, "warmup": 0.01})),
+    "C10": (
+        versions([*COPY, *DENOISING], {"classic": 0.001, "warmup": 0.002}, ["chrono"]),
+        versions([*COPY, *DENOISING], {"classic": 0.003, "warmup": 0.002}, ["chrono"]),
+    ),
+    "C11": (versions(DENOISING, {"classic": 0.9, "warmup": 0.1}), versions(DENOISING, {"classic": 0.1, "warmup": 0.2})),
+    "C13": (
+        versions([PermutedSequentialMNIST()], {"classic": 0.92, "warmup": 0.91}, **accuracy),
+        versions([PermutedSequentialMNIST()], {"classic": 0.92, "warmup": 0.95}, **accuracy),
+    ),
+    "C14": (
+        versions(LINES, {"classic": 0.92, "warmup": 0.91}, **accuracy),
+        versions(LINES, {"classic": 0.92, "warmup": 0.95}, **accuracy),
+    ),
+    "C15": (
+        versions([*COPY, *DENOISING], {"classic": 0.9, "warmup": 0.1, "double": 0.12})
+        + versions(LINES, {"classic": 0.5, "warmup": 0.95, "double": 0.95}, **accuracy),
+        versions([*COPY, *DENOISING], {"classic": 0.9, "warmup": 0.1, "double": 0.5}),
+    ),
+    "C16": (
+        versions(LINES, {"classic": 0.3, "warmup": 0.8, "double": 0.95}, **accuracy),
+        versions(LINES, {"classic": 0.3, "warmup": 0.96, "double": 0.95}, **accuracy),
+    ),
+    "C17": (faster(double=0.01, warmup=0.3), faster(double=0.3, warmup=0.01)),
+    "C18": (
+        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.95}),
+        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.5}),
+    ),
+    "C22": (impact(low=0.5, high=0.01), impact(low=0.01, high=0.5)),
+}
+
+
+def test_every_claim_is_tried():
+    assert list(RESULTS) == list(CLAIMS)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_holds_where_the_results_are_as_claimed(name):
+    finding = CLAIMS[name].finding(RESULTS[name][0])
+    assert finding.verdict == HOLDS, [check for check in finding.checks if not check.right]
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_does_not_hold_where_they_are_not(name):
+    assert CLAIMS[name].finding(RESULTS[name][1]).verdict == FAILS
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_two_runs_of_each_are_not_enough(name):
+    two = [run for run in RESULTS[name][0] if run.config.seed < 2]
+    assert CLAIMS[name].finding(two).verdict == OPEN
+    assert CLAIMS[name].finding([]).verdict == OPEN
+
+
+@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C15"])
+def test_a_claim_on_all_cells_needs_all_of_them(name):
+    others = [run for run in RESULTS[name][0] if run.config.cell != "mgu"]
+    assert CLAIMS[name].finding(others).verdict == OPEN
+
+
+def test_the_numbers_stand_beside_the_verdict():
+    finding = CLAIMS["C9"].finding(RESULTS["C9"][0])
+    assert "CopyFirstInput(T=50), gru classic, test loss: 0.901 ± 0.0009 (3 runs), above 0.5?" in [
+        check.said for check in finding.checks
+    ]
