@@ -19,9 +19,8 @@ from multistable.scan.cpu.equations import EQUATIONS
 
 __all__ = ["last", "scan", "supported"]
 
-FEW_THREADS = 4
 SPREAD_BY_PYTORCH = 32_768
-"""Elements above which PyTorch's passes use all threads: with more than a few of them they beat one compiled pass."""
+"""Elements above which PyTorch's passes use all threads, see ``Equations.few_threads``."""
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
@@ -55,7 +54,7 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
     steps = len(projected) if steps is None else steps
     shape = (steps, *projected.shape[1:-1], cell.hidden_size)
     states = loop.all_states(_flat(cell, projected, state, steps))
-    return cell.State(*(field.reshape(shape) for field in states))
+    return cell.State(*(_shaped(field, *shape) for field in states))
 
 
 @torch.no_grad()
@@ -84,17 +83,17 @@ def _equations(cell: Cell[Any], projected: Tensor) -> type[Equations]:
     """The fastest equations for this input."""
     plain = EQUATIONS[type(cell).step]
     elements = math.prod(projected.shape[1:-1]) * cell.hidden_size
-    product = plain.recurrent > 0  # then steps are passes of one thread between products
-    if projected.dtype != torch.float32 or (
-        product and elements > SPREAD_BY_PYTORCH and torch.get_num_threads() > FEW_THREADS
-    ):
+    spread = elements > SPREAD_BY_PYTORCH and torch.get_num_threads() > plain.few_threads
+    if projected.dtype != torch.float32 or spread:
         return plain
     return compiled_equations().get(plain, plain)
 
 
 def _weights(cell: Cell[Any]) -> dict[str, Tensor]:
     """The recurrent weights by name: the matrix, or the vector of BRC, and the recurrent bias that a GRU may have."""
-    weights = {name: getattr(cell, name, None) for name in ("recurrent_weight", "recurrent_bias")}
+    weights: dict[str, Any] = {"recurrent_weight": cell.recurrent_weight}
+    if EQUATIONS[type(cell).step].may_have_bias:  # a search for what is not there takes a module long
+        weights["recurrent_bias"] = cell.recurrent_bias
     return {name: weight for name, weight in weights.items() if weight is not None}
 
 
@@ -118,11 +117,20 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
     weights = []
     for weight, dim in zip(_weights(cell).values(), (equations.weight_dim, 1), strict=False):
         own = weight.shape[-dim:]
-        weights.append(weight.expand(*leading, *own).reshape(*flat, *own))
+        weights.append(_shaped(_expanded(weight, *leading, *own), *flat, *own))
     return loop.Arguments(
         equations,
         steps,
-        different.reshape(len(different), *flat, n, columns),
-        tuple(field.expand(*leading, n, -1).reshape(*flat, n, cell.hidden_size) for field in state),
+        _shaped(different, len(different), *flat, n, columns),
+        tuple(_shaped(_expanded(field, *leading, n, cell.hidden_size), *flat, n, cell.hidden_size) for field in state),
         tuple(weights),
     )
+
+
+def _expanded(tensor: Tensor, *shape: int) -> Tensor:
+    return tensor if tensor.shape == shape else tensor.expand(shape)
+
+
+def _shaped(tensor: Tensor, *shape: int) -> Tensor:
+    """A view that changes nothing is work for autograd all the same."""
+    return tensor if tensor.shape == shape else tensor.reshape(shape)

@@ -35,14 +35,29 @@ class Equations(ABC):
     """Blocks of slopes: one for each gate, then what else the cell needs."""
     weight_dim: ClassVar[int] = 2
     """Dimensions of the recurrent weight of one recurrence."""
+    few_threads: ClassVar[float] = 4
+    """With more threads than these, PyTorch's passes over many elements beat one compiled pass between products."""
+    may_have_bias: ClassVar[bool] = False
+    """Whether the cell may have a recurrent bias."""
+    overwrites: ClassVar[bool] = False
+    """Whether ``go_back`` leaves the gradients in the memory of what was kept."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight = weight
         self.bias = bias
-        self.zero, self.one = weight.new_zeros(()), weight.new_ones(())
         many = weight.dim() > self.weight_dim
         self.multiply: Callable[..., Tensor] = torch.bmm if many else torch.mm
         self.multiply_add: Callable[..., Tensor] = torch.baddbmm if many else torch.addmm
+
+    @cached_property
+    def zero(self) -> Tensor:
+        """As a tensor, since some operations take no number."""
+        return self.weight.new_zeros(())
+
+    @cached_property
+    def one(self) -> Tensor:
+        """As a tensor, since some operations take no number."""
+        return self.weight.new_ones(())
 
     @cached_property
     def transposed(self) -> Tensor:

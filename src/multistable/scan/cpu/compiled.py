@@ -28,13 +28,16 @@ def arrays(*tensors: Tensor) -> list[np.ndarray]:
 class Gradients:
     """The buffers of a backward pass: outputs' gradients ``up``, the state's ``g``, pre-activations' ``d``."""
 
-    def __init__(self, rule: Equations, upstream: tuple[Tensor | None, ...], states: Tensors) -> None:
+    def __init__(
+        self, rule: Equations, upstream: tuple[Tensor | None, ...], states: Tensors, d: Tensor | None = None
+    ) -> None:
         steps, *leading, hidden = states[0].shape
-        nothing = states[0].new_zeros(1, *leading, hidden)
-        self.g = tuple(torch.zeros_like(nothing[0]) for _ in states)
-        self.d = nothing.new_empty(steps, *leading, rule.gates, hidden)
-        self.up_arrays = arrays(*(nothing if field is None else field for field in upstream))
-        self.g_arrays = [array[0] for array in arrays(*(field.unsqueeze(0) for field in self.g))]
+        shape = (1, *leading, hidden)
+        g = tuple(field.new_zeros(shape) for field in states)
+        self.g = tuple(field[0] for field in g)
+        self.d = states[0].new_empty(steps, *leading, rule.gates, hidden) if d is None else d
+        self.up_arrays = arrays(*(states[0].new_zeros(shape) if field is None else field for field in upstream))
+        self.g_arrays = [array[0] for array in arrays(*g)]
         (self.d_array,) = arrays(self.d.flatten(-2))
 
 
@@ -121,21 +124,25 @@ class MGU(equations.MGU):
 
 
 class BRC(equations.BRC):
-    """The whole sequence in one call: there is no matrix between the steps."""
+    """The whole sequence in one call: there is no matrix between the steps.
+
+    What a step keeps, the blocks c, s and the candidate, and the gradients c, a and h have the same place.
+    """
+
+    kept = (3,)
+    overwrites = True
 
     def advance(self, steps: int, x: Tensor, states: Tensors, kept: Tensors) -> None:
         buffers = arrays(x, *states, *kept)
         spread(pointwise.brc, states[0][0].numel() * steps, buffers[1].shape[1], steps, self.rows_weight, *buffers)
 
     def go_back(self, upstream: tuple[Tensor | None, ...], states: Tensors, kept: Tensors) -> tuple[Tensor, Tensors]:
-        gradients = Gradients(self, upstream, states)
-        h, c_s, candidate = arrays(*states, *kept)
-        rows = h.shape[1]
-        of_weight = self.weight.new_zeros(*gradients.g[0].shape[:-1], self.weight.shape[-1])
-        buffers = [*gradients.up_arrays, h, c_s, candidate, *gradients.g_arrays, gradients.d_array]
-        sums = arrays(of_weight.unsqueeze(0))[0][0]
-        spread(pointwise.brc_back, states[0].numel(), rows, self.rows_weight, *buffers, sums)
-        self.of_weight = of_weight.sum(-2)
+        gradients = Gradients(self, upstream, states, kept[0].unflatten(-1, (3, -1)))
+        (h,) = arrays(*states)
+        of_weight = self.weight.new_zeros(1, *gradients.g[0].shape[:-1], self.weight.shape[-1])
+        buffers = [*gradients.up_arrays, h, *gradients.g_arrays, gradients.d_array, arrays(of_weight)[0][0]]
+        spread(pointwise.brc_back, states[0].numel(), h.shape[1], self.rows_weight, *buffers)
+        self.of_weight = of_weight[0].sum(-2)
         return gradients.d, gradients.g
 
     @property

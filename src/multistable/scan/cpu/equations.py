@@ -8,7 +8,7 @@ gradient: slopes are found for many steps at once, and only the rest is done ste
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -79,6 +79,7 @@ class GRU(Equations):
     recurrent = 3
     of_input = slice(1, 4)
     slopes = 4
+    may_have_bias = True
 
     def views(self, x: Tensor, kept: Tensors) -> Tensors:
         products, candidate = kept
@@ -134,6 +135,7 @@ class MGU(Equations):
     recurrent = 2
     of_input = slice(0, 2)
     slopes = 4
+    few_threads = 1  # its compiled passes are two a step, and short
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__(weight, bias)
@@ -186,7 +188,7 @@ class MGU(Equations):
 class NBRC(Equations):
     """Blocks c, a, h. The gate 1 + tanh(x) is 2 sigmoid(2 x), so both gates are one sigmoid; s is half of a."""
 
-    kept = (2, 1)
+    kept: ClassVar[tuple[int, ...]] = (2, 1)
     gates = 3
     recurrent = 2
     of_input = slice(0, 3)
@@ -233,13 +235,17 @@ class BRC(NBRC):
 
     recurrent = 0
     weight_dim = 1
+    few_threads = float("inf")  # compiled, it has threads of its own
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        super().__init__(weight, bias)
-        # ([N,] 1, hidden) for each gate, and both as ([N,] 1, 2, hidden).
-        self.w_c, self.w_a = weight.unsqueeze(-2).chunk(2, -1)
-        self.w = torch.stack([self.w_c, self.w_a], -2)
-        self.of_weight = torch.zeros_like(weight)
+    @cached_property
+    def w(self) -> Tensor:
+        """The weight of both gates, ``([N,] 1, 2, hidden)``."""
+        return self.weight.unflatten(-1, (2, -1)).unsqueeze(-3)
+
+    @cached_property
+    def of_weight(self) -> Tensor:
+        """The gradient of the weight, as far as it has been summed."""
+        return torch.zeros_like(self.weight)
 
     def views(self, x: Tensor, kept: Tensors) -> Tensors:
         x_c_a, x_h, c_s, c, s, candidate = super().views(x, kept)
@@ -256,7 +262,8 @@ class BRC(NBRC):
     def find_slopes(self, state: Tensors, kept: Tensors, k: Tensor) -> None:
         super().find_slopes(state, kept, k)
         k_c, k_a, _, k_before = k
-        k_before.addcmul_(k_c, self.w_c).addcmul_(k_a, self.w_a)
+        w_c, w_a = self.w.unbind(-2)
+        k_before.addcmul_(k_c, w_c).addcmul_(k_a, w_a)
 
     def views_back(self, g: Tensors, kept: Tensors, k: Tensor, d: Tensor) -> Tensors:
         return (k[3],)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from multistable.scan.cpu.base import Equations, Tensors
+from multistable.scan.retained import graph_is_kept
 
 
 class Arguments(NamedTuple):
@@ -78,6 +79,8 @@ class _Scan(torch.autograd.Function):
         states, kept, weights = (tuple(islice(saved, size)) for size in ctx.sizes)
         before = tuple(field[:-1] for field in states)
         rule = ctx.equations(*weights)
+        if rule.overwrites and graph_is_kept():
+            kept = tuple(buffer.clone() for buffer in kept)
         d, of_state = rule.go_back(upstream, before, kept)
         of_input, of_weights = None, (None, None)
         _, _, _, input_needs_it, *others_need_it = ctx.needs_input_grad

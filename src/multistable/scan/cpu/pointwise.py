@@ -165,8 +165,7 @@ def mgu_gate(t, x, h, f):
     n = h.shape[1]
     for row in range(len(h)):
         add_sigmoid(f[row], x[row, :n])
-        for j in range(n):
-            f_h[row, j] = f[row, j] * h[row, j]
+        product(f[row], h[row], f_h[row])
 
 
 @jit
@@ -252,17 +251,17 @@ def nbrc_row_back(up, h, c, s, candidate, g, d_c, d_a, d_h):
 
 
 @jit
-def brc(start, stop, steps, weight, x, h, c_s, candidate):
+def brc(start, stop, steps, weight, x, h, kept):
     """All steps of the rows from ``start`` to ``stop``: no unit waits for another."""
     n = h.shape[2]
     for t in range(steps):
-        x_t, c_s_t, candidate_t = x[t % len(x)], c_s[t % len(c_s)], candidate[t % len(candidate)]
-        h_t, h_new = h[t % len(h)], h[(t + 1) % len(h)]
+        x_t, kept_t, h_t, h_new = x[t % len(x)], kept[t % len(kept)], h[t % len(h)], h[(t + 1) % len(h)]
         for row in range(start, stop):
-            w, c, s = weight[row * len(weight) // len(h_t)], c_s_t[row, :n], c_s_t[row, n:]
+            w = weight[row * len(weight) // len(h_t)]
+            c, s, candidate = kept_t[row, :n], kept_t[row, n : 2 * n], kept_t[row, 2 * n :]
             sigmoid_of_product(x_t[row, :n], w[:n], h_t[row], c)
             sigmoid_of_twice_product(x_t[row, n : 2 * n], w[n:], h_t[row], s)
-            nbrc_output(x_t[row, 2 * n :], h_t[row], c, s, candidate_t[row], h_new[row])
+            nbrc_output(x_t[row, 2 * n :], h_t[row], c, s, candidate, h_new[row])
 
 
 @jit
@@ -278,24 +277,43 @@ def sigmoid_of_twice_product(x, w, h, y):
 
 
 @jit
-def brc_back(start, stop, weight, up, h, c_s, candidate, g, d, of_weight):
-    """``of_weight`` is for each row, ``(rows, 2 * hidden)``: sums over time alone, whichever thread takes the row."""
+def brc_back(start, stop, weight, up, h, g, d, of_weight):
+    """``d`` is what ``brc`` kept when this is called, and the gradients c, a, h when it returns.
+
+    ``of_weight`` is for each row, ``(rows, 2 * hidden)``: sums over time alone, whichever thread takes the row.
+    """
     n = h.shape[2]
     for t in range(len(h) - 1, -1, -1):
         up_t = up[t % len(up)]
         for row in range(start, stop):
-            w, c, s = weight[row * len(weight) // h.shape[1]], c_s[t, row, :n], c_s[t, row, n:]
-            d_c, d_a, d_h = d[t, row, :n], d[t, row, n : 2 * n], d[t, row, 2 * n :]
-            nbrc_row_back(up_t[row], h[t, row], c, s, candidate[t, row], g[row], d_c, d_a, d_h)
-            brc_row_back(h[t, row], d_c, d_a, w[:n], w[n:], g[row], of_weight[row, :n], of_weight[row, n:])
+            w = weight[row * len(weight) // h.shape[1]]
+            c, s, candidate = d[t, row, :n], d[t, row, n : 2 * n], d[t, row, 2 * n :]
+            # Several loops, since LLVM makes no vectors where too many arrays could be the same memory.
+            add(g[row], up_t[row])
+            brc_output_back(h[t, row], c, candidate, g[row])
+            brc_gate_back(h[t, row], candidate, s, g[row])
+            add_two_products(c, w[:n], s, w[n:], g[row])
+            add_product(c, h[t, row], of_weight[row, :n])
+            add_product(s, h[t, row], of_weight[row, n:])
 
 
 @jit
-def brc_row_back(h, d_c, d_a, w_c, w_a, g, of_w_c, of_w_a):
+def brc_output_back(h, c, candidate, g):
+    """Leaves d_c in the place of c, d_h in that of the candidate."""
     for j in range(len(h)):
-        g[j] += d_c[j] * w_c[j] + d_a[j] * w_a[j]
-        of_w_c[j] += d_c[j] * h[j]
-        of_w_a[j] += d_a[j] * h[j]
+        g_new, c_j, y = g[j], c[j], candidate[j]
+        c[j] = g_new * (h[j] - y) * c_j * (ONE - c_j)
+        candidate[j] = g_new * (ONE - c_j) * (ONE - y * y)
+        g[j] = g_new * c_j
+
+
+@jit
+def brc_gate_back(h, d_h, s, g):
+    """Leaves d_a in the place of s."""
+    for j in range(len(h)):
+        of_candidate, s_j = d_h[j], s[j]
+        g[j] += TWO * of_candidate * s_j
+        s[j] = FOUR * of_candidate * h[j] * s_j * (ONE - s_j)
 
 
 @jit
@@ -314,6 +332,12 @@ def product(a, b, y):
 def add_product(a, b, y):
     for j in range(len(y)):
         y[j] += a[j] * b[j]
+
+
+@jit
+def add_two_products(a, b, c, d, y):
+    for j in range(len(y)):
+        y[j] += a[j] * b[j] + c[j] * d[j]
 
 
 @jit

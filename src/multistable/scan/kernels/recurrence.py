@@ -15,6 +15,7 @@ from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.plan import Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
+from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM = 32
 STEPS_AHEAD = 4
@@ -315,7 +316,7 @@ class Recurrence(torch.autograd.Function):
         N, T, B, _ = slots.shape
         H = buffers[0].shape[-1]
         _, _, needs_x, needs_input_weight, needs_input_bias, needs_weight, _, *of_states = ctx.needs_input_grad
-        if _graph_is_kept():
+        if graph_is_kept():
             slots = slots.clone()  # Gradients are written over the slots, which a second pass will read again.
         upstream = tuple(
             slots.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
@@ -354,8 +355,3 @@ class Recurrence(torch.autograd.Function):
 def _without_autocast(device: str) -> AbstractContextManager[Any]:
     """The backward pass may be asked for inside ``torch.autocast``, which the forward pass was not."""
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
-
-
-def _graph_is_kept() -> bool:
-    """Whether this backward pass was asked to leave the graph usable (``retain_graph=True``)."""
-    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
