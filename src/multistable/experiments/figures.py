@@ -1,0 +1,189 @@
+"""The pieces that pictures are made of: colours, curves with their spread, state spaces; as PNG and as inline SVG."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+try:
+    import matplotlib
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "pictures need matplotlib, which is not installed: pip install 'multistable[report]'"
+    ) from error
+
+from multistable.experiments.settling import Settling
+
+Axes = Any
+
+# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
+
+MAP = matplotlib.colors.LinearSegmentedColormap.from_list(
+    "blue to vermillion", [BLUE, SKY, "#a0a0a0", ORANGE, VERMILLION]
+)
+"""From low to high, to be seen on white and on black."""
+
+INK = BLACK
+"""The colour of text and axes. In a page it becomes that of the text around, which is light in the dark."""
+
+RULE = {"color": INK, "linestyle": ":", "linewidth": 1, "alpha": 0.7, "zorder": 0}
+"""The look of a line that marks a value."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the curves of a kind of network are drawn: told apart by more than their colour."""
+
+    label: str
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+STYLES = {
+    "classic": Style("classic", VERMILLION, "o", "--"),
+    "warmup": Style("warmed up", BLUE, "s"),
+    "double": Style("double layer", GREEN, "^"),
+    "double-classic": Style("double layer, no warmup", PURPLE, "v", "--"),
+}
+"""By the names of ``multistable.training.VERSIONS``."""
+
+
+def figure(width: float, height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """A figure of ``width`` x ``height`` inches in all, and its axes: one, or an array of them.
+
+    No window is opened and nothing global is changed, as ``pyplot`` would.
+    """
+    with matplotlib.rc_context(_LOOK):
+        made = Figure(figsize=(width, height), layout="constrained")
+        return made, made.subplots(rows, columns, **options)
+
+
+def curve(axes: Axes, x: ArrayLike, runs: ArrayLike, style: Style, *, markers: bool = True) -> None:
+    """The mean over runs, and its spread: one standard deviation to either side, for more than one run.
+
+    Args:
+        axes: where.
+        x: ``(k,)``.
+        runs: ``(runs, k)``; NaN where a run has no value.
+        style: of the curve.
+        markers: whether to mark the points.
+    """
+    values = np.atleast_2d(np.asarray(runs, dtype=float))
+    mean = np.nanmean(values, axis=0)
+    look = {"marker": style.marker, "markersize": 4.5} if markers else {}
+    axes.plot(x, mean, color=style.colour, linestyle=style.line, linewidth=1.8, label=style.label, **look)
+    if len(values) > 1:
+        spread = np.nanstd(values, axis=0, ddof=1)
+        axes.fill_between(x, mean - spread, mean + spread, color=style.colour, alpha=0.2, linewidth=0)
+
+
+def rule(axes: Axes, y: float, about: str) -> None:
+    """Mark a value of the y axis and say what it means."""
+    axes.axhline(y, **RULE)
+    place = {"xy": (1, y), "xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(about, **place, xytext=(0, 4), ha="right", va="bottom", fontsize=9)
+
+
+def legend(axes: Axes) -> None:
+    """Name the curves above the picture, where none is hidden."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, columnspacing=1.2, handlelength=1.8)
+
+
+def name_axes(axes: Axes, x: str, y: str, title: str | None = None) -> None:
+    """Name both axes, with their units where they have any."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if title is not None:
+        axes.set_title(title)
+
+
+def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: float = 2.0) -> Any:
+    """Paths of states from where they begin (rings) to where they settle (dots), on the plane of largest spread.
+
+    Args:
+        axes: where.
+        shown: the states.
+        values: a number for each of them, its colour.
+        limit: colours go from -``limit`` to ``limit``.
+
+    Returns:
+        What a colour bar is made from.
+    """
+    plane = shown.projected().numpy()
+    colours = MAP
+    scale = matplotlib.colors.Normalize(-limit, limit)
+    for path, value in zip(plane.swapaxes(0, 1), values, strict=True):
+        axes.plot(*path.T, color=colours(scale(value)), linewidth=0.8, alpha=0.55, zorder=1)
+    faint = matplotlib.colors.to_rgba(INK, 0.5)
+    axes.scatter(*plane[0].T, s=9, facecolors="none", edgecolors=[faint], linewidths=0.6, zorder=2)
+    axes.margins(0.08)
+    look = {"cmap": colours, "norm": scale, "linewidths": 0.5, "edgecolors": [faint]}
+    return axes.scatter(*plane[-1].T, s=28, c=list(values), zorder=3, **look)
+
+
+def png(drawn: Figure, path: Path | str) -> None:
+    """Write a figure as a PNG, dark on white."""
+    with matplotlib.rc_context(_LOOK):
+        drawn.savefig(path, dpi=160, facecolor="white")
+
+
+def svg(drawn: Figure, name: str, about: str) -> str:
+    """A figure as an SVG element to be put into a page: it takes the colour of the text around it.
+
+    Args:
+        drawn: the figure.
+        name: other figures of the page have other names, so that no two elements share an id.
+        about: what it shows, for those who do not see it.
+    """
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(_LOOK | {"svg.fonttype": "none", "svg.hashsalt": name}):
+        drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    for prefix, space in _SPACES.items():
+        ElementTree.register_namespace(prefix, space)
+    root = ElementTree.fromstring(buffer.getvalue())
+    # What is black is drawn without a colour of its own, or with this one.
+    root.set("fill", "currentColor")
+    root.set("role", "img")
+    root.set("aria-label", about)
+    # The width is the page's to decide; the proportions are those of the viewBox.
+    for attribute in ("width", "height", "version"):
+        root.attrib.pop(attribute, None)
+    _rename_ids(root, name)
+    for metadata in root.findall(f"{{{_SPACES['']}}}metadata"):
+        root.remove(metadata)
+    return ElementTree.tostring(root, encoding="unicode").replace(INK, "currentColor")
+
+
+def _rename_ids(root: ElementTree.Element, name: str) -> None:
+    """Keep the ids that something refers to, under names of this figure alone."""
+    text = ElementTree.tostring(root, encoding="unicode")
+    referred = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
+    for element in root.iter():
+        identity = element.attrib.pop("id", None)
+        if identity in referred:
+            element.set("id", f"{name}-{identity}")
+        for attribute, value in element.attrib.items():
+            value = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", value)
+            element.set(attribute, re.sub(r"^#", f"#{name}-", value) if attribute.endswith("href") else value)
+
+
+_SPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
+
+_LOOK: dict[Any, Any] = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+}

@@ -1,0 +1,84 @@
+"""Where the states of a network go once its input no longer changes, for pictures of its state space."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.dynamics.contexts import ieee_float32
+from multistable.dynamics.draws import Draws
+from multistable.dynamics.states import random_hidden_states
+from multistable.dynamics.system import flat, studying
+from multistable.dynamics.vaa import vaa
+
+TOLD = 90
+"""At about how many times the states are told."""
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Reachable states under one constant input.
+
+    Attributes:
+        times: after how many steps the states are told, ``(k,)``, from 0 to the stabilisation period.
+        states: the states at those times, ``(k, n, d)``: the reachable states first, the settled ones last.
+        vaa: of the settled states.
+    """
+
+    times: Tensor
+    states: Tensor
+    vaa: float
+
+    @property
+    def attractors(self) -> int:
+        """How many different attractors were reached: VAA is their number over that of the states."""
+        return round(self.vaa * self.states.shape[1])
+
+    def projected(self) -> Tensor:
+        """``states`` on the plane of the largest spread, ``(k, n, 2)``.
+
+        It is the plane of the two principal components of the settled states; where these are all at the same
+        attractor they span none, and the states to begin with count too.
+        """
+        ends = self.states[[-1] if self.attractors > 1 else [0, -1]].flatten(0, 1).double()
+        centre = ends.mean(dim=0)
+        plane = torch.linalg.svd(ends - centre, full_matrices=False).Vh[:2].T
+        return (self.states.double() - centre) @ plane
+
+
+@torch.no_grad()
+def settling(
+    rnn: nn.Module,
+    sequences: Any,
+    *,
+    stabilisation: int = 10_000,
+    eps: float = 1e-4,
+    generator: torch.Generator | None = None,
+) -> Settling:
+    """Follow the states of a network, one for each sequence, under a constant input u ~ N(0, 1).
+
+    Args:
+        rnn: a network, see ``ms.measure``; not an ensemble.
+        sequences: n input sequences, each taken up to a random time step (Algorithm 2).
+        stabilisation: M, the steps after which the states are called settled. They are told ever less often on the
+            way, since they move ever less.
+        eps: tolerance of VAA.
+        generator: where the time steps and the input are drawn from.
+    """
+    times = torch.logspace(0, math.log10(stabilisation), TOLD).round().long().unique()
+    with ieee_float32(), studying(rnn, sequences) as (system, data):
+        draws = Draws(generator, system.members)
+        states = random_hidden_states(system, data, torch.arange(len(data)), draws)
+        u = system.constant_input(0, draws).expand(len(data), -1)
+        system = system.frozen()
+        told = [flat(states)]
+        for gap in times.diff(prepend=times.new_zeros(1)).tolist():
+            states = system.last(u.expand(gap, *u.shape), states)
+            told.append(flat(states))
+    return Settling(
+        times=torch.cat([times.new_zeros(1), times]),
+        states=torch.stack(told),
+        vaa=vaa(told[-1].double(), eps).item(),
+    )

@@ -1,0 +1,156 @@
+"""What pictures are made of: the states they show, the curves, the SVG."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+
+import multistable as ms
+from multistable.experiments import figures
+from multistable.experiments.settling import Settling, settling
+from small_networks import make
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def sequences():
+    return torch.randn(7, 10, 2, generator=generator(), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("double", [False, True])
+def test_states_follow_the_network_under_a_constant_input(cell, double, sequences):
+    rnn = make(cell, num_layers=2, double=double)
+    told = settling(rnn, sequences, stabilisation=300, generator=generator(1))
+    assert told.times[0] == 0
+    assert told.times[-1] == 300
+    assert (told.times.diff() > 0).all()
+    start = ms.reachable_states(rnn, sequences, generator=generator(1))
+    torch.testing.assert_close(told.states[0], start)
+    # Whatever the constant input is, told states are on one path: the same from any of them to the next.
+    draws = generator(1)
+    torch.rand(10, generator=draws, dtype=torch.float64)  # the time steps
+    u = torch.randn(1, 2, generator=draws, dtype=torch.float64)
+    state = flat_to_state(rnn, told.states[0])
+    for step in range(1, 6):
+        _, state = rnn(u.expand(1, 10, 2), state)
+        torch.testing.assert_close(told.states[step], state_to_flat(rnn, state))
+
+
+def flat_to_state(rnn, flat):
+    """The inverse of a network's flat state, by trying: ``flat`` of marked states says where each number goes."""
+    _, like = rnn(torch.zeros(1, len(flat), rnn.input_size, dtype=flat.dtype))
+    fields = (like,) if isinstance(like, torch.Tensor) else like
+    count = sum(field.shape[0] * field.shape[2] for field in fields)
+    marked, offset = [], 0
+    for field in fields:
+        size = field.shape[0] * field.shape[2]
+        numbers = torch.arange(offset, offset + size, dtype=flat.dtype)
+        marked.append(numbers.reshape(field.shape[0], 1, field.shape[2]).expand_as(field).contiguous())
+        offset += size
+    order = state_to_flat(rnn, tuple(marked) if len(marked) > 1 else marked[0])[0].long()
+    back = torch.empty(len(flat), count, dtype=flat.dtype)
+    back[:, order] = flat
+    parts = back.split([f.shape[0] * f.shape[2] for f in fields], dim=1)
+    found = [p.unflatten(1, (f.shape[0], f.shape[2])).movedim(1, 0) for p, f in zip(parts, fields, strict=True)]
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def state_to_flat(rnn, state):
+    from multistable.dynamics.system import flat
+
+    return flat(rnn.unpack_state(state))
+
+
+def test_the_attractors_are_those_that_vaa_counts(sequences):
+    rnn = make("gru")
+    told = settling(rnn, sequences, stabilisation=2000, generator=generator(1))
+    assert told.vaa == pytest.approx(ms.vaa(told.states[-1]).item())
+    assert settling(ms.RNN("gru", 2, 8), sequences.float(), generator=generator(1)).attractors == 1
+
+
+def test_the_plane_is_that_of_the_principal_components_of_the_settled_states():
+    settled = torch.randn(40, 5, generator=generator(), dtype=torch.float64) * torch.tensor([1.0, 9.0, 2.0, 4.0, 1.0])
+    states = torch.stack([settled + 3, settled])
+    plane = Settling(torch.tensor([0, 1]), states, vaa=1.0).projected()[-1].numpy()
+    spread = np.linalg.eigvalsh(np.cov(settled.numpy().T))
+    np.testing.assert_allclose(np.cov(plane.T), np.diag(spread[[-1, -2]]), atol=1e-9)
+
+
+def test_states_of_a_single_attractor_are_shown_by_where_they_begin():
+    start = torch.randn(30, 4, generator=generator(), dtype=torch.float64)
+    states = torch.stack([start, torch.ones_like(start)])
+    plane = Settling(torch.tensor([0, 1]), states, vaa=1 / 30).projected()
+    assert plane[0].std(0).min() > 0.5
+    torch.testing.assert_close(plane[-1], plane[-1, :1].expand(30, 2))
+
+
+def test_a_curve_is_the_mean_and_one_standard_deviation_to_either_side():
+    _, axes = figures.figure(4, 3)
+    runs = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, np.nan], [5.0, 2.0, 6.0]])
+    figures.curve(axes, [0, 1, 2], runs, figures.STYLES["warmup"])
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [3.0, 2.0, 5.0])
+    band = axes.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(1.0)  # 3 - 2
+    assert band[:, 1].max() == pytest.approx(5 + np.sqrt(2))
+
+
+def test_one_run_has_no_spread():
+    _, axes = figures.figure(4, 3)
+    figures.curve(axes, [0, 1], [1.0, 2.0], figures.STYLES["classic"])
+    assert not axes.collections
+
+
+def test_styles_are_told_apart_without_colour():
+    assert len({(style.marker, style.line) for style in figures.STYLES.values()}) == len(figures.STYLES)
+
+
+def drawn():
+    figure, axes = figures.figure(4, 3)
+    figures.curve(axes, [0, 1], [[1.0, 2.0], [2.0, 5.0]], figures.STYLES["classic"])
+    figures.rule(axes, 1.5, "a value")
+    figures.name_axes(axes, "epoch", "loss", "A title & more")
+    figures.legend(axes)
+    dots = axes.scatter([0, 1], [1, 2], c=[0.0, 1.0], cmap=figures.MAP)
+    figure.colorbar(dots)
+    return figure
+
+
+def test_svg_takes_its_ink_from_the_page_and_is_well_formed():
+    text = figures.svg(drawn(), "one", 'what it shows, "quoted"')
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == 'what it shows, "quoted"'
+    assert root.get("fill") == "currentColor"
+    assert "stroke: currentColor" in text
+    assert "#000000" not in text
+    assert figures.STYLES["classic"].colour in text
+    assert "data:image/png;base64," in text  # the colour bar
+    assert "A title &amp; more" in text
+
+
+def test_ids_of_figures_in_one_page_do_not_meet():
+    one, two = figures.svg(drawn(), "one", "first"), figures.svg(drawn(), "two", "second")
+    ids = [set(re.findall(r' id="([^"]+)"', text)) for text in (one, two)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    for text, known in zip((one, two), ids, strict=True):
+        assert set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text)) == known
+
+
+def test_svg_is_the_same_each_time():
+    assert figures.svg(drawn(), "one", "first") == figures.svg(drawn(), "one", "first")
+
+
+def test_drawing_changes_no_global_setting(tmp_path):
+    before = dict(matplotlib.rcParams)
+    figure = drawn()
+    figures.svg(figure, "one", "first")
+    figures.png(figure, tmp_path / "one.png")
+    assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
