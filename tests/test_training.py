@@ -105,13 +105,13 @@ def test_a_set_that_draws_nothing_is_kept_once(monkeypatch):
     assert learning.take(torch.tensor([[0], [5], [9]])).targets.flatten().tolist() == [0, 5, 9]
 
 
-def test_training_and_validation_parts_make_up_the_set():
-    configs = [small(seed=seed) for seed in (0, 1)]
-    training, validation = division(configs, 50, CPU)
-    assert (training.shape, validation.shape) == ((2, 40), (2, 10))
+def test_the_parts_make_up_the_set():
+    configs = [small(seed=seed, selection=0.1) for seed in (0, 1)]
+    parts = division(configs, 50, CPU)
+    assert [part.shape for part in parts] == [(2, 35), (2, 10), (2, 5)]
     for run in range(2):
-        assert sorted([*training[run].tolist(), *validation[run].tolist()]) == list(range(50))
-    assert not torch.equal(training[0], training[1])
+        assert sorted(row for part in parts for row in part[run].tolist()) == list(range(50))
+    assert not torch.equal(parts.training[0], parts.training[1])
 
 
 def test_every_purpose_and_seed_has_its_own_numbers():
@@ -196,7 +196,7 @@ def test_training_is_what_a_plain_loop_does(tmp_path):
     config = small(dtype="float64", vaa_every=0, epochs=3)
     (folder,) = train(config, tmp_path)
     data = sets([config], "train", CPU)
-    training, validation = division([config], 50, CPU)
+    training, validation, _ = division([config], 50, CPU)
     model = Model.of(config)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
 
@@ -239,10 +239,29 @@ def test_test_scores_are_those_of_the_weights_kept(tmp_path):
     assert folder.summary()["results"]["test_accuracy"] is None
 
 
+def test_selection_scores_are_those_of_the_weights_kept_on_their_own_part(tmp_path):
+    config = small(selection=0.2)
+    (folder,) = train(config, tmp_path)
+    rows = division([config], 50, CPU).selection
+    inputs, targets = sets([config], "train", CPU).take(rows)
+    loss = config.task.loss(load(folder.path)(inputs[:, 0]), targets[0])
+    assert folder.summary()["results"]["selection_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert "selection_loss" not in train(small(), tmp_path)[0].summary()["results"]
+
+
+def test_runs_can_divide_one_learning_set_in_different_ways():
+    configs = [small(seed=seed, data_seed=7) for seed in (0, 1)]
+    learning = sets(configs, "train", CPU)
+    assert learning.inputs.shape[1] == 1
+    assert torch.equal(learning.inputs, sets([small(seed=7)], "train", CPU).inputs)
+    parts = division(configs, 50, CPU)
+    assert not torch.equal(parts.training[0], parts.training[1])
+
+
 def test_vaa_is_measured_on_the_training_sequences(tmp_path):
     config = small(version="warmup", epochs=1, dtype="float64")
     (folder,) = train(config, tmp_path)
-    rows, _ = division([config], 50, CPU)
+    rows = division([config], 50, CPU).training
     inputs = sets([config], "train", CPU).take(rows).inputs[:, 0]
     course = folder.warmup()
     model = Model.of(config)

@@ -69,6 +69,8 @@ def test_every_setting_changes_the_name():
         "dtype": "float64",
         "training_sequences": None,
         "testing_sequences": None,
+        "data_seed": 5,
+        "selection": 0.1,
     }
     for field in base.to_dict():
         if field not in others:
@@ -105,6 +107,7 @@ def test_names_stay_what_they_are():
         ({"training_sequences": 0}, "training_sequences must be a positive integer, got 0"),
         ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),
         ({"validation": 1.0}, "validation must be a share between 0 and 1, got 1.0"),
+        ({"selection": 0.9}, r"selection must be a share from 0 to less than what validation leaves, 1 - 0.2, got 0.9"),
         ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
         ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),

@@ -48,12 +48,15 @@ class RunConfig:
         num_layers: how many layers.
         cell_options: further arguments of the cell, for instance ``{"t_max": 600}`` of ``"chrono"``.
         seed: every random number of the run follows from it.
+        data_seed: the seed of the learning set and the test set, where it is not that of the run: runs that differ in
+            their seed alone then divide one learning set in different ways.
         epochs: passes over the training set.
         batch_size: sequences of a gradient step.
         learning_rate: of Adam.
         training_sequences: size of the learning set; the task's own size when not given.
         testing_sequences: size of the test set; the task's own size when not given.
         validation: the share of the learning set that is kept to choose the best epoch by.
+        selection: the share of the learning set that is kept to choose hyperparameters by.
         vaa_every: measure VAA before training and after every so many epochs; 0 for never.
         vaa_batches: I of the measure.
         vaa_batch_size: states of a batch of the measure.
@@ -76,12 +79,14 @@ class RunConfig:
     num_layers: int = 1
     cell_options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
+    data_seed: int | None = None
     epochs: int = 50
     batch_size: int = 32
     learning_rate: float = 1e-3
     training_sequences: int | None = None
     testing_sequences: int | None = None
     validation: float = 0.2
+    selection: float = 0.0
     vaa_every: int = 1
     vaa_batches: int = 10
     vaa_batch_size: int = 32
@@ -112,6 +117,9 @@ class RunConfig:
             positive_integer("vaa_every", self.vaa_every)
         if not 0 < self.validation < 1:
             raise ValueError(f"validation must be a share between 0 and 1, got {self.validation!r}")
+        if not 0 <= self.selection < 1 - self.validation:
+            left = f"what validation leaves, 1 - {self.validation!r}"
+            raise ValueError(f"selection must be a share from 0 to less than {left}, got {self.selection!r}")
         check_target(self.target, None)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,10 +45,11 @@ def sets(configs: Sequence[RunConfig], split: Split, device: torch.device) -> Se
     drawn: dict[int | None, Data] = {}
     keys = []
     for config in configs:
-        if None not in drawn and config.seed not in drawn:
-            data, fixed = _draw(config, split, device)
-            drawn[None if fixed else config.seed] = data
-        keys.append(None if None in drawn else config.seed)
+        seed = config.seed if config.data_seed is None else config.data_seed
+        if None not in drawn and seed not in drawn:
+            data, fixed = _draw(config, seed, split, device)
+            drawn[None if fixed else seed] = data
+        keys.append(None if None in drawn else seed)
     order = {key: index for index, key in enumerate(drawn)}
     return Sets(
         inputs=_stack([data.inputs for data in drawn.values()], dim=1),
@@ -56,9 +58,9 @@ def sets(configs: Sequence[RunConfig], split: Split, device: torch.device) -> Se
     )
 
 
-def _draw(config: RunConfig, split: Split, device: torch.device) -> tuple[Data, bool]:
+def _draw(config: RunConfig, seed: int, split: Split, device: torch.device) -> tuple[Data, bool]:
     """The set of one run, and whether it is the same for every seed."""
-    draw = generator(config.seed, split)
+    draw = generator(seed, split)
     before = draw.get_state()
     task, dtype = config.task, getattr(torch, config.dtype)
     make, n = (
@@ -73,16 +75,27 @@ def _stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return tensors[0].unsqueeze(dim) if len(tensors) == 1 else torch.stack(list(tensors), dim)
 
 
-def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Which sequences of its learning set each run trains on, ``(R, n)``, and which it is validated on."""
-    kept = round(size * configs[0].validation)
-    if not 0 < kept < size:
+class Division(NamedTuple):
+    """Which sequences of its learning set each run trains on, is validated on, and is selected by: each ``(R, n)``."""
+
+    training: Tensor
+    validation: Tensor
+    selection: Tensor
+
+
+def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> Division:
+    """Divide learning sets of ``size`` sequences at random."""
+    shares = configs[0].validation, configs[0].selection
+    validation, selection = (round(size * share) for share in shares)
+    training = size - validation - selection
+    if training < 1 or validation < 1:
         raise ValueError(
-            f"training_sequences must leave something to train on and to validate on: a share of "
-            f"{configs[0].validation} of {size} is {kept}"
+            f"training_sequences must leave something to train on and to validate on: of {size}, {validation} are "
+            f"for validation and {selection} for selection"
         )
-    shuffled = torch.stack([torch.randperm(size, generator=generator(c.seed, "division")) for c in configs])
-    return shuffled[:, kept:].to(device), shuffled[:, :kept].to(device)
+    shuffled = torch.stack([torch.randperm(size, generator=generator(c.seed, "division")) for c in configs]).to(device)
+    parts = shuffled.split([validation, selection, training], dim=1)
+    return Division(training=parts[2], validation=parts[0], selection=parts[1])
 
 
 @dataclass(frozen=True)

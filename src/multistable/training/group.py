@@ -52,15 +52,15 @@ class Group:
         self.task = configs[0].task
         self.batch_size = configs[0].batch_size
         self.learning = sets(configs, "train", device)
-        self.training_rows, self.validation_rows = division(configs, self.learning.size, device)
-        self.sequences = TrainingSequences.of(self.learning, self.training_rows)
+        self.rows = division(configs, self.learning.size, device)
+        self.sequences = TrainingSequences.of(self.learning, self.rows.training)
         self.best: list[dict[str, Any]] = [{"epoch": 0, "loss": math.inf} for _ in configs]
         self._check_sizes()
 
     @property
     def steps(self) -> int:
         """The gradient steps of an epoch."""
-        return -(-self.training_rows.shape[1] // self.batch_size)
+        return -(-self.rows.training.shape[1] // self.batch_size)
 
     def initialise(self, on_step: WarmupWatcher) -> list[dict[str, Any] | None]:
         """Draw initial weights and warm up the runs that ask for it. Returns the course of each one's warmup."""
@@ -98,9 +98,9 @@ class Group:
 
     def train(self, epoch: int, on_step: Callable[[int], None]) -> list[float]:
         """One pass over the training sets; returns the mean loss of each run."""
-        size, total = self.batch_size, self.training_rows.shape[1]
+        size, total = self.batch_size, self.rows.training.shape[1]
         orders = [torch.randperm(total, generator=generator(config.seed, "order", epoch)) for config in self.configs]
-        rows = self.training_rows.gather(1, torch.stack(orders).to(self.device))
+        rows = self.rows.training.gather(1, torch.stack(orders).to(self.device))
         batches = rows.split(size, dim=1)
         losses = torch.zeros(len(self.configs), dtype=torch.float64, device=self.device)
         with self._precision():
@@ -112,7 +112,7 @@ class Group:
 
     def validate(self) -> Scores:
         """Scores on the validation sets."""
-        return self._evaluate(self.learning, self.validation_rows)
+        return self._evaluate(self.learning, self.rows.validation)
 
     def keep_best(self, losses: Sequence[float], epoch: int) -> None:
         """Remember the weights of the runs whose validation loss is the lowest so far."""
@@ -134,14 +134,15 @@ class Group:
             alone = self.ensemble.unstack()
             return [self._vaa_alone(member, Ensemble([alone[member]]), epoch) for member in members]
 
-    def test(self) -> Scores:
-        """Scores of the best weights on the test sets."""
+    def test(self) -> tuple[Scores, Scores | None]:
+        """Scores of the best weights on the test sets, and on the selection sets where there are any."""
         testing = sets(self.configs, "test", self.device)
         rows = torch.arange(testing.size, device=self.device).expand(len(self.configs), -1)
         present = {name: weight.detach().clone() for name, weight in self._weights.items()}
         try:
             self._set_weights(self._best_weights)
-            return self._evaluate(testing, rows)
+            selected = self._evaluate(self.learning, self.rows.selection) if self.rows.selection.numel() else None
+            return self._evaluate(testing, rows), selected
         finally:
             self._set_weights(present)
 
@@ -240,7 +241,7 @@ class Group:
         return ieee_float32() if precision == "ieee" else engine(precision=precision)
 
     def _check_sizes(self) -> None:
-        available = self.training_rows.shape[1]
+        available = self.rows.training.shape[1]
         shared = self.configs[0]
         wanted = {"batch_size": shared.batch_size}
         if shared.vaa_every:

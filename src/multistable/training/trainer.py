@@ -13,7 +13,7 @@ import multistable
 from multistable.arguments import positive_integer
 from multistable.training.callbacks import Callback, Callbacks
 from multistable.training.config import RunConfig
-from multistable.training.group import Group
+from multistable.training.group import Group, Scores
 from multistable.training.store import BusyRunError, RunFolder
 
 NEW = -1
@@ -170,7 +170,7 @@ def _record(
 def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
     """Test the best weights and write the results."""
     began = time.perf_counter()
-    losses, accuracies = group.test()
+    tested, selected = group.test()
     seconds = time.perf_counter() - began
     summaries = []
     for run, folder in enumerate(folders):
@@ -179,8 +179,8 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
         results: dict[str, Any] = {
             "best_epoch": group.best[run]["epoch"],
             "validation_loss": finite(group.best[run]["loss"]),
-            "test_loss": finite(losses[run]),
-            "test_accuracy": None if accuracies is None else finite(accuracies[run]),
+            **_scores("test", tested, run),
+            **({} if selected is None else _scores("selection", selected, run)),
             "initial_vaa": vaas[0] if vaas else None,
             "final_vaa": vaas[-1] if vaas else None,
             "warmup": None if course is None else course["outcome"],
@@ -197,6 +197,15 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
     for folder, summary in zip(folders, summaries, strict=True):
         folder.finish(summary)
     return summaries
+
+
+def _scores(part: str, scores: Scores, run: int) -> dict[str, float | None]:
+    """The scores of one run by name."""
+    losses, accuracies = scores
+    return {
+        f"{part}_loss": finite(losses[run]),
+        f"{part}_accuracy": None if accuracies is None else finite(accuracies[run]),
+    }
 
 
 def finite(value: float | None) -> float | None:
