@@ -21,7 +21,7 @@ from multistable.training.model import Readout
 from multistable.training.seeds import generator
 
 # A gradient step over histories of different lengths takes its time steps in so many stages.
-STAGES = 6
+STAGES = 4
 # A recorded one has a fixed number of time steps: one of so many equal parts of the horizon.
 RECORDED_LENGTHS = 4
 # Bounds the memory of a pass over all that is stored.
@@ -130,8 +130,7 @@ class DRQN:
         while self.episode < episodes:
             if self.episode % self.settings.target_period == 0:
                 self.update_target()
-            self.player.play(self._chance("episode", self.episode))
-            played = self.player.episodes()
+            played = self.play()
             self.remember(played)
             loss = self.learn()
             self.episode += 1
@@ -164,6 +163,11 @@ class DRQN:
                 draws = generator(seed, "warmup")
                 self.warmups[index] = warmup(members[index], histories, generator=draws, algorithm="paper")
                 self.network.replace(index, members[index])
+
+    def play(self) -> Episodes:
+        """The next episode of each agent, epsilon-greedy; its tensors are overwritten by the one after."""
+        self.player.play(self._chance("episode", self.episode))
+        return self.player.episodes()
 
     @torch.no_grad()
     def update_target(self) -> None:

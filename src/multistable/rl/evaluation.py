@@ -81,8 +81,8 @@ class Evaluator:
         optimal = pomdp.optimal(returns, player.lengths)
         return Evaluation(
             self.agents.episode,
-            returns.mean(dim=-1).tolist(),
-            discounted.mean(dim=-1).tolist(),
+            returns.double().mean(dim=-1).tolist(),
+            discounted.double().mean(dim=-1).tolist(),
             player.lengths.double().mean(dim=-1).tolist(),
             None if optimal is None else optimal.tolist(),
             network_vaa(self.agents, **measure_options) if vaa else None,

@@ -121,11 +121,10 @@ class Replay:
         self.written += episodes.lengths if agents is None else episodes.lengths * agents
 
     def sample(self, draws: Tensor) -> Tensor:
-        """The slots of transitions, uniformly chosen: ``draws (..., R, B)`` from U(0, 1) to ``(..., R, B)``."""
+        """The slots of transitions, uniformly chosen: float64 ``draws (..., R, B)`` from U(0, 1) to ``(..., R, B)``."""
         sizes = self.sizes.unsqueeze(-1)
         oldest = self.written.unsqueeze(-1) - sizes
-        chosen = (draws * sizes).long().minimum(sizes - 1)  # rounding may take a draw to the size itself
-        return (oldest + chosen) % self._slots
+        return (oldest + (draws * sizes).long()) % self._slots
 
     def lengths(self, slots: Tensor) -> Tensor:
         """How many inputs the histories eta_{0:t} of transitions have, ``(..., R, B)`` as ``slots``."""

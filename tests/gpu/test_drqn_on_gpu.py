@@ -1,0 +1,71 @@
+"""Agents on a GPU, their steps recorded, against the same agents on the CPU."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import multistable as ms
+from multistable.rl import DRQN, Evaluator, Settings, TMaze, input_size
+from multistable.rl.play import LOOK_EVERY
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SETTINGS = Settings(capacity=400, target_period=2, gradient_steps=6, batch_size=8, lr=1e-4)
+
+
+def make_agents(device, cell, layers=2, length=12):
+    maze = TMaze(length, device=device)
+    networks = [
+        ms.RNN(cell, input_size(maze), 16, layers, generator=torch.Generator().manual_seed(seed)).to(maze.device)
+        for seed in range(3)
+    ]
+    return DRQN(maze, networks, seeds=[0, 1, 2], settings=SETTINGS)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_agents_learn_on_a_gpu_as_on_the_cpu(cell):
+    """Few episodes: in the end rounding makes an action differ, and all that follows."""
+    there, here = make_agents("cuda", cell), make_agents("cpu", cell)
+    there.fill()
+    here.fill()
+    for agent in range(3):
+        pairs = zip(there.replay.histories(agent), here.replay.histories(agent), strict=True)
+        assert all(torch.equal(a.cpu(), b) for a, b in pairs)
+    assert_close(Evaluator(there).evaluate().returns, Evaluator(here).evaluate().returns, rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(there.train(3), here.train(3), strict=True):
+        assert torch.equal(ours.lengths.cpu(), theirs.lengths), ours.number
+        assert_close(ours.returns.cpu(), theirs.returns)
+        assert_close(ours.loss.cpu(), theirs.loss, rtol=1e-3, atol=1e-5)
+
+
+def test_recorded_steps_are_the_steps():
+    """Enough episodes that playing and learning are replayed, at several lengths, and not run as they are."""
+    recorded, eager = make_agents("cuda", "gru"), make_agents("cuda", "gru")
+    assert recorded.pomdp.horizon > LOOK_EVERY
+    for agents in (recorded, eager):
+        agents.prepare()
+    for graphed in (eager.player._greedy, eager.player._explore):
+        graphed._eager_calls = 10**9
+    training = eager.train(8)
+    for ours in recorded.train(8):
+        theirs = next(training)
+        for graphed in eager._recorded.values():
+            graphed._eager_calls = 10**9
+        assert torch.equal(ours.lengths, theirs.lengths)
+        assert_close(ours.loss, theirs.loss, rtol=1e-4, atol=1e-6)
+    assert any(graphed._graph is not None for graphed in recorded._recorded.values())
+    assert recorded.player._greedy._graph is not None
+    for ours, theirs in zip(recorded.network.parameters(), eager.network.parameters(), strict=True):
+        assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_training_goes_on_from_a_state_that_was_stored():
+    through, stopped, resumed = (make_agents("cuda", "gru") for _ in range(3))
+    expected = list(through.train(6))
+    list(stopped.train(3))
+    tensors, notes = stopped.state()
+    list(resumed.train(1))  # so that its steps have been recorded with an optimiser that is no longer there
+    resumed.load({name: tensor.cpu() for name, tensor in tensors.items()}, notes)
+    for ours, theirs in zip(resumed.train(6), expected[3:], strict=True):
+        assert torch.equal(ours.lengths, theirs.lengths)
+        assert_close(ours.loss, theirs.loss, rtol=1e-4, atol=1e-6)
