@@ -1,5 +1,7 @@
 """Settings for all tests."""
 
+import os
+
 import torch
 from hypothesis import settings
 
@@ -9,3 +11,6 @@ torch.set_num_threads(1)
 # The same examples every time, and no limit on a slow machine's clock.
 settings.register_profile("multistable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("multistable")
+
+# pytest-xdist tells its workers the width of its own terminal, at which tables would be wrapped.
+os.environ.pop("COLUMNS", None)

@@ -127,9 +127,16 @@ def test_a_bad_setting_is_refused_by_name(change, message):
         ({"validation": 0.001}, "training_sequences must leave something to train on and to validate on"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused_before_any_work(change, message, tmp_path):
+def test_sizes_that_do_not_fit_are_refused_before_any_work(change, message):
     with pytest.raises(ValueError, match=message):
-        train(small(**change), tmp_path)
+        small(**change)
+
+
+def test_sizes_are_checked_against_a_set_whose_size_only_the_task_knows(monkeypatch, tmp_path):
+    monkeypatch.setattr("multistable.tasks.generated.SEQUENCES", 50)
+    config = small(training_sequences=None, batch_size=41)
+    with pytest.raises(ValueError, match="batch_size must not exceed the 40 training sequences, got 41"):
+        train(config, tmp_path)
 
 
 def test_a_user_registers_cells_and_tasks(monkeypatch, tmp_path):

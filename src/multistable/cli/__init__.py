@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from multistable.cli import demo, look, train
+from multistable.cli import demo, look, reproduce, train
 
 ABOUT = """Measure how many attractors a recurrent network can reach, and create them before training.
 
-[bold]demo[/bold] shows it in two minutes, [bold]train[/bold] runs the paper's benchmarks, [bold]show[/bold] reads
-their results."""
+[bold]demo[/bold] shows it in two minutes, [bold]train[/bold] trains networks on the paper's benchmarks,
+[bold]show[/bold] reads their results, [bold]reproduce[/bold] runs the paper's experiments."""
 
 app = typer.Typer(
     name="multistable",
@@ -25,6 +25,9 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train", epilog=train.EXAMPLES, no_args_is_help=True)(train.train)
+app.command("reproduce", epilog=reproduce.EXAMPLES, no_args_is_help=True)(reproduce.reproduce)
+app.command("claims")(reproduce.claims)
+app.command("report", no_args_is_help=True)(reproduce.report)
 app.command("list")(look.list_)
 app.command("show", no_args_is_help=True)(look.show)
 app.command("info")(look.info)

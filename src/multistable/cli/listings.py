@@ -15,6 +15,7 @@ from rich.table import Table
 import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.results import number, results
+from multistable.experiments.paper import experiments
 from multistable.scan.cpu import compiled_equations
 from multistable.tasks import TASKS
 from multistable.training import VERSIONS, RunConfig, RunFolder
@@ -45,6 +46,14 @@ def versions() -> Table:
     made = table("version", "", title="Versions")
     for name, kind in VERSIONS.items():
         made.add_row(name, kind.about)
+    return made
+
+
+def paper() -> Table:
+    """The paper's experiments."""
+    made = table("experiment", "claims", "", "of the paper", title="Experiments")
+    for name, experiment in experiments().items():
+        made.add_row(name, ", ".join(experiment.claims), experiment.title, ", ".join(experiment.labels))
     return made
 
 

@@ -15,17 +15,19 @@ class What(StrEnum):
     TASKS = "tasks"
     CELLS = "cells"
     VERSIONS = "versions"
+    EXPERIMENTS = "experiments"
 
 
 def list_(
     what: Annotated[What | None, typer.Argument(help="One of them alone.", show_default="all")] = None,
 ) -> None:
-    """List what can be trained: tasks, cells, and versions of a cell's network."""
+    """List what can be trained and run: tasks, cells, versions of a cell's network, and the paper's experiments."""
     with reporting():
         from multistable.cli import listings
         from multistable.cli.console import console
 
         tables = {What.TASKS: listings.tasks, What.CELLS: listings.cells, What.VERSIONS: listings.versions}
+        tables[What.EXPERIMENTS] = listings.paper
         for name in What if what is None else [what]:
             console().print(tables[name]())
 

@@ -246,5 +246,5 @@ def _legend(drawn: "Figure", axes: Sequence[Any]) -> None:
     }
     columns = max(1, min(len(entries), int(drawn.get_figwidth() / LEGEND_ENTRY)))
     if entries:
-        below = "outside lower center"
-        drawn.legend(list(entries.values()), list(entries), loc=below, ncols=columns, frameon=False)
+        handles, labels = list(entries.values()), list(entries)
+        drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)

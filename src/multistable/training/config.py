@@ -124,6 +124,29 @@ class RunConfig:
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
 
+        if self.training_sequences is not None:
+            self.check_sizes(self.training_sequences)
+
+    def parts(self, learning: int) -> tuple[int, int, int]:
+        """How many of ``learning`` sequences are for training, validation and selection."""
+        validation, selection = round(learning * self.validation), round(learning * self.selection)
+        return learning - validation - selection, validation, selection
+
+    def check_sizes(self, learning: int) -> None:
+        """A learning set of so many sequences is enough for what is drawn from it."""
+        training, validation, selection = self.parts(learning)
+        if training < 1 or validation < 1:
+            raise ValueError(
+                f"training_sequences must leave something to train on and to validate on: of {learning}, {validation} "
+                f"are for validation and {selection} for selection"
+            )
+        sizes = ["batch_size"]
+        sizes += ["vaa_batch_size"] if self.vaa_every else []
+        sizes += ["warmup_batch_size"] if self.kind.warmed else []
+        for name in sizes:
+            if getattr(self, name) > training:
+                raise ValueError(f"{name} must not exceed the {training} training sequences, got {getattr(self, name)}")
+
     @property
     def kind(self) -> Version:
         """What ``version`` stands for."""
@@ -158,7 +181,7 @@ class RunConfig:
 
     def goes_with(self) -> "RunConfig":
         """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
-        alike = "double" if self.kind.double else "classic"
+        alike = "double-classic" if self.kind.double else "classic"
         return replace(self, seed=0, version=alike, learning_rate=1.0, target=1.0)
 
 

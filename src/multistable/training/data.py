@@ -85,14 +85,7 @@ class Division(NamedTuple):
 
 def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> Division:
     """Divide learning sets of ``size`` sequences at random."""
-    shares = configs[0].validation, configs[0].selection
-    validation, selection = (round(size * share) for share in shares)
-    training = size - validation - selection
-    if training < 1 or validation < 1:
-        raise ValueError(
-            f"training_sequences must leave something to train on and to validate on: of {size}, {validation} are "
-            f"for validation and {selection} for selection"
-        )
+    training, validation, selection = configs[0].parts(size)
     shuffled = torch.stack([torch.randperm(size, generator=generator(c.seed, "division")) for c in configs]).to(device)
     parts = shuffled.split([validation, selection, training], dim=1)
     return Division(training=parts[2], validation=parts[0], selection=parts[1])

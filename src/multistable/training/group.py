@@ -52,10 +52,11 @@ class Group:
         self.task = configs[0].task
         self.batch_size = configs[0].batch_size
         self.learning = sets(configs, "train", device)
+        for config in configs:
+            config.check_sizes(self.learning.size)
         self.rows = division(configs, self.learning.size, device)
         self.sequences = TrainingSequences.of(self.learning, self.rows.training)
         self.best: list[dict[str, Any]] = [{"epoch": 0, "loss": math.inf} for _ in configs]
-        self._check_sizes()
 
     @property
     def steps(self) -> int:
@@ -239,18 +240,6 @@ class Group:
     def _precision(self) -> AbstractContextManager[Any]:
         precision = self.configs[0].precision
         return ieee_float32() if precision == "ieee" else engine(precision=precision)
-
-    def _check_sizes(self) -> None:
-        available = self.rows.training.shape[1]
-        shared = self.configs[0]
-        wanted = {"batch_size": shared.batch_size}
-        if shared.vaa_every:
-            wanted["vaa_batch_size"] = shared.vaa_batch_size
-        if any(config.kind.warmed for config in self.configs):
-            wanted["warmup_batch_size"] = shared.warmup_batch_size
-        for name, size in wanted.items():
-            if size > available:
-                raise ValueError(f"{name} must not exceed the {available} training sequences, got {size}")
 
 
 def _course(history: WarmupHistory, member: int) -> dict[str, Any]:

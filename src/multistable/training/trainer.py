@@ -49,7 +49,7 @@ def train(
     """
     configs = [configs] if isinstance(configs, RunConfig) else list(configs)
     positive_integer("together", together)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = usual_device() if device is None else torch.device(device)
     callback = Callbacks(callbacks)
     busy: list[RunFolder] = []
     for group in groups(configs, together):
@@ -58,6 +58,11 @@ def train(
         names = ", ".join(folder.path.name for folder in busy)
         raise BusyRunError(f"another process is working on {len(busy)} of the runs: {names}. The others are finished")
     return [RunFolder.of(config, out) for config in configs]
+
+
+def usual_device() -> torch.device:
+    """A GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def groups(configs: Iterable[RunConfig], together: int) -> list[list[RunConfig]]:

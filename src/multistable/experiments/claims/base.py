@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped, spread
+from multistable.tasks import Task
 from multistable.training import RunConfig
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
@@ -85,6 +86,18 @@ def less(names: tuple[str, str], values: tuple[Spread | None, Spread | None], fa
         right = first.mean < factor * second.mean
     times = "" if factor == 1 else f"{factor:g} times "
     return Check(f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}?", right)
+
+
+def settings(results: Sequence[Result]) -> list[Task]:
+    """The tasks there are, from the easiest to the hardest."""
+    return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
+
+
+def covering(results: Sequence[Result], expected: int) -> list[Check]:
+    """A claim on several settings needs all of them."""
+    there = len(settings(results))
+    said = f"{there} of {expected} sequence lengths or forgetting periods"
+    return [] if there >= expected else [Check(said, None)]
 
 
 def all_of(name: str, each: Iterable[bool], what: str) -> Check:

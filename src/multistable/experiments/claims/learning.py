@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from multistable.experiments.claims.base import Check, Claim, above, all_of, below, by, less
+from multistable.experiments.claims.base import Check, Claim, above, all_of, below, by, covering, less, settings
 from multistable.experiments.experiment import Result
 from multistable.tasks import CopyFirstInput, Denoising, Task
 
@@ -22,11 +22,6 @@ def classic(results: Sequence[Result], task: type[Task]) -> list[Result]:
     return [r for r in results if r.config.version == "classic" and isinstance(r.config.task, task)]
 
 
-def settings(results: Sequence[Result]) -> list[Task]:
-    """The tasks there are, from the easiest to the hardest."""
-    return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
-
-
 def at_initialisation(results: Sequence[Result]) -> list[Check]:
     """C1."""
     checks = []
@@ -44,7 +39,7 @@ def at_initialisation(results: Sequence[Result]) -> list[Check]:
 def copy(results: Sequence[Result]) -> list[Check]:
     """C2."""
     chosen = classic(results, CopyFirstInput)
-    checks = []
+    checks = covering(chosen, 3)
     for task in settings(chosen):
         loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
         checks += [below(f"{task}, {cell}, test loss", loss[cell], 0.05) for cell in ("nbrc", "chrono")]
@@ -80,7 +75,7 @@ def copy_curves(results: Sequence[Result]) -> list[Check]:
 def denoising(results: Sequence[Result]) -> list[Check]:
     """C4."""
     chosen = classic(results, Denoising)
-    checks = []
+    checks = covering(chosen, 2)
     for task in settings(chosen):
         loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
         checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc", "chrono")]

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from multistable.experiments.claims.base import Check, Claim, above, below, by, less
-from multistable.experiments.claims.learning import MONOSTABLE, settings
+from multistable.experiments.claims.base import Check, Claim, above, below, by, covering, less, settings
+from multistable.experiments.claims.learning import MONOSTABLE
 from multistable.experiments.experiment import Result, Spread
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.tasks.permuted_mnist import PermutedMNIST
@@ -41,7 +41,8 @@ def course(results: Sequence[Result]) -> list[Check]:
 
 def copy(results: Sequence[Result]) -> list[Check]:
     """C9."""
-    chosen, checks = on(results, CopyFirstInput), []
+    chosen = on(results, CopyFirstInput)
+    checks = covering(chosen, 3)
     for task in settings(chosen):
         loss = by_kind(chosen, task)
         checks += [above(f"{task}, {cell} classic, test loss", loss[cell, "classic"], 0.5) for cell in MONOSTABLE]
@@ -51,7 +52,8 @@ def copy(results: Sequence[Result]) -> list[Check]:
 
 def chrono(results: Sequence[Result]) -> list[Check]:
     """C10."""
-    chosen, checks = on(results, CopyFirstInput, Denoising), []
+    chosen = on(results, CopyFirstInput, Denoising)
+    checks = covering(chosen, 5)
     for task in settings(chosen):
         loss = by_kind(chosen, task)
         names = f"{task}, chrono classic", "chrono warmed up"
@@ -61,7 +63,8 @@ def chrono(results: Sequence[Result]) -> list[Check]:
 
 def denoising(results: Sequence[Result]) -> list[Check]:
     """C11."""
-    chosen, checks = on(results, Denoising), []
+    chosen = on(results, Denoising)
+    checks = covering(chosen, 2)
     for task in settings(chosen):
         loss = by_kind(chosen, task)
         for cell in MONOSTABLE:
@@ -96,7 +99,8 @@ def line_mnist(results: Sequence[Result]) -> list[Check]:
 
 def double(results: Sequence[Result]) -> list[Check]:
     """C15: a loss of at most twice the best, or one below 0.01; an accuracy at most 0.01 below the best."""
-    chosen, checks = on(results, CopyFirstInput, Denoising, PermutedMNIST), []
+    chosen = on(results, CopyFirstInput, Denoising, PermutedMNIST)
+    checks = covering(chosen, 8)
     for task in settings(chosen):
         classifies = isinstance(task, PermutedMNIST)
         values = by_kind(chosen, task, "test_accuracy" if classifies else "test_loss")
@@ -156,7 +160,7 @@ def double_without_warmup(results: Sequence[Result]) -> list[Check]:
             worse += [check.right] if check.right is not None else []
     right = None if lacking or not worse else sum(worse) > len(worse) / 2
     summary = f"the double layer without warmup is worse in {sum(worse)} of {len(worse)} cases"
-    return [Check("; ".join([summary, *said]), right)]
+    return [*covering(chosen, 5), Check("; ".join([summary, *said]), right)]
 
 
 def impact_of_k(results: Sequence[Result]) -> list[Check]:
@@ -165,7 +169,7 @@ def impact_of_k(results: Sequence[Result]) -> list[Check]:
     targets = sorted({r.config.target for r in chosen})
     if len(targets) < 2:
         return []
-    checks = []
+    checks = covering(chosen, 3)
     for task in settings(chosen):
         loss = by(
             [r for r in chosen if r.config.task == task], lambda config: (config.cell, config.target), "test_loss"

@@ -2,7 +2,7 @@
 
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
-from multistable.experiments.pictures import Bars, Curves, WarmupCourse
+from multistable.experiments.pictures import Bars, Curves, Label, WarmupCourse
 from multistable.tasks import PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.training import VERSIONS
 
@@ -12,6 +12,12 @@ ONE_LAYER = ("classic", "warmup")
 THREE = ("classic", "warmup", "double")
 LOSS = "Test MSE of the weights of the lowest validation loss."
 ACCURACY = "Test accuracy of the weights of the lowest validation loss."
+
+
+def version_of(cell: str) -> Label:
+    """The version of the runs of a cell."""
+    return lambda config: config.version if config.cell == cell else None
+
 
 EXPERIMENTS = (
     Experiment(
@@ -106,7 +112,7 @@ EXPERIMENTS = (
                 name=cell,
                 caption=f"Validation MSE of {cell.upper()} networks.",
                 quantities=("validation_loss",),
-                series=lambda config, cell=cell: config.version if config.cell == cell else None,
+                series=version_of(cell),
             )
             for cell in WARMED[:3]
         ),

@@ -1,0 +1,99 @@
+"""What ``reproduce``, ``claims`` and ``report`` do."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import typer
+from rich.text import Text
+
+from multistable.cli.console import console, table
+from multistable.cli.progress import duration, progress
+from multistable.cli.runs import unfinished
+from multistable.experiments.claims import OPEN, Finding
+from multistable.experiments.estimate import seconds
+from multistable.experiments.experiment import Experiment
+from multistable.experiments.paper import experiments
+from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, reproduce
+from multistable.experiments.scales import SCALES, Scale
+from multistable.training import Callback
+
+STYLES = {"holds": "green", "does not hold": "red"}
+
+
+def chosen(names: Sequence[str]) -> list[Experiment]:
+    """Experiments by name, in the paper's order; all of them for ``all``."""
+    known = experiments()
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown:
+        raise ValueError(f"an experiment must be one of {', '.join(known)} or all, got {unknown[0]!r}")
+    return [experiment for name, experiment in known.items() if "all" in names or name in names]
+
+
+def chosen_scale(name: str) -> Scale:
+    """A scale by name."""
+    if name not in SCALES:
+        raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
+    return SCALES[name]
+
+
+def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device) -> None:
+    """What there is to do and how long it may take."""
+    listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")
+    for experiment in wanted:
+        configs = experiment.at(scale)
+        done = len(configs) - len(unfinished(configs, out))
+        listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
+    console().print(listing)
+    left = [group for group, count in zip(todo.groups, todo.unfinished, strict=True) if count]
+    forecast = sum(seconds(group, device.type) for group in left)
+    console().print(
+        f"{todo.left} of {todo.runs} runs to train, in {len(left)} groups, folders in {out}. "
+        f"Roughly {duration(forecast)} on {device.type}."
+    )
+
+
+def run(
+    todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device, minutes: float | None
+) -> list[str]:
+    """Run what is left, and say what could not run."""
+    configs = [config for group in todo.groups for config in group]
+    deadline: list[Callback] = [] if minutes is None else [Deadline(minutes)]
+    try:
+        with progress(unfinished(configs, out)) as shown:
+            problems = reproduce(todo, out, device=device, callbacks=[shown, *deadline])
+    except OutOfTimeError:
+        left = len(unfinished(configs, out))
+        typer.echo(f"The {minutes:g} minutes are over, {left} runs are left: the same command goes on from there.")
+        return []
+    for problem in problems:
+        typer.echo(f"Not run: {problem}", err=True)
+    return problems
+
+
+def write_report(wanted: Sequence[Experiment], scale: Scale, out: Path) -> None:
+    """Draw the pictures and write the page."""
+    from multistable.experiments.report import write_report
+
+    page = write_report(wanted, scale, out, shlex.join(["multistable", *sys.argv[1:]]))
+    typer.echo(f"The report: {page.resolve().as_uri()}")
+
+
+def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
+    """A table of the verdicts, and the comparisons behind each when asked."""
+    listing = table("claim", "", "verdict", "comparisons", title=f"Claims, {scale}")
+    for finding in found:
+        made = [check for check in finding.checks if check.right is not None]
+        as_claimed = sum(bool(check.right) for check in made)
+        counted = f"{as_claimed} of {len(made)} as claimed" if made else "none"
+        verdict = Text(finding.verdict, style=STYLES.get(finding.verdict, ""))
+        listing.add_row(finding.claim.name, finding.claim.statement, verdict, counted)
+    console().print(listing)
+    for finding in found if details else ():
+        if finding.verdict != OPEN or any(check.right is not None for check in finding.checks):
+            console().print(f"{finding.claim.name}: {finding.claim.statement}", markup=False)
+            for check in finding.checks:
+                answer = {True: "yes", False: "no", None: "open"}[check.right]
+                console().print(f"  {answer}: {check.said}", markup=False)

@@ -1,0 +1,218 @@
+"""Experiments as data: what is planned, run, stopped, drawn and reported."""
+
+import re
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from multistable.cli import app
+from multistable.experiments.archive import read_results, write_results
+from multistable.experiments.claims import CLAIMS
+from multistable.experiments.estimate import seconds
+from multistable.experiments.experiment import Experiment, Result, finished
+from multistable.experiments.paper import experiments
+from multistable.experiments.pictures import Bars, Curves
+from multistable.experiments.report import wall_time, write_report
+from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
+from multistable.experiments.scales import PAPER, SCALES, SMOKE
+from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
+from multistable.training import RunConfig, RunFolder
+from small_runs import small
+
+ALL = experiments()
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A single experiment of two kinds of runs, one seed each."""
+    made = Experiment(
+        name="tiny",
+        order=1,
+        labels=("fig:none",),
+        title="Two networks",
+        runs=(small(), small(version="warmup")),
+        pictures=(
+            Bars(name="test_loss", caption="The test loss."),
+            Curves(name="each", caption="Both.", quantities=("validation_loss", "vaa"), series=lambda c: c.version),
+        ),
+        claims=("C9",),
+    )
+    monkeypatch.setattr("multistable.cli.experiments.experiments", lambda: {"tiny": made})
+    monkeypatch.setitem(
+        SCALES, "smoke", replace(SMOKE, seeds=1, changes={}, units=lambda n: n, tasks=lambda task: task)
+    )
+    return made
+
+
+@pytest.fixture
+def command():
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+# Declarations
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_experiment_has_runs_at_every_scale(name):
+    for scale in SCALES.values():
+        configs = ALL[name].at(scale)
+        assert len({config.name for config in configs}) == len(configs)
+        assert {config.seed for config in configs} == set(range(scale.seeds))
+        assert all(seconds([config], "cpu") > seconds([config], "cuda") > 0 for config in configs)
+    assert set(ALL[name].claims) <= set(CLAIMS)
+
+
+def test_every_claim_is_borne_on_by_an_experiment():
+    assert {claim for experiment in ALL.values() for claim in experiment.claims} == set(CLAIMS)
+
+
+def test_the_paper_scale_is_the_papers():
+    copy, denoising = ALL["copy"].at(PAPER), ALL["denoising"].at(PAPER)
+    assert {(c.hidden_size, c.num_layers, c.epochs, c.batch_size, c.learning_rate) for c in copy} == {
+        (128, 1, 50, 32, 1e-3)
+    }
+    assert {(c.hidden_size, c.num_layers) for c in denoising} == {(256, 2)}
+    assert {c.task for c in copy} == {CopyFirstInput(T) for T in (50, 300, 600)}
+    assert len(copy) == 6 * 3 * 5
+
+
+def test_runs_that_experiments_share_are_planned_once(tmp_path):
+    together = plan([ALL["copy"], ALL["copy-curves"]], SMOKE, tmp_path)
+    assert together.runs == len(ALL["copy"].at(SMOKE)) == together.left
+
+
+# Running
+
+
+def test_an_experiment_is_run_and_never_repeated(tiny, tmp_path):
+    scale = SCALES["smoke"]
+    assert reproduce(plan([tiny], scale, tmp_path), tmp_path) == []
+    again = plan([tiny], scale, tmp_path)
+    assert (again.runs, again.left) == (2, 0)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    reproduce(again, tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_the_minutes_given_end_at_the_end_of_an_epoch(tiny, tmp_path):
+    clock = iter([0.0, 30.0, 61.0, 90.0]).__next__
+    with pytest.raises(OutOfTimeError):
+        reproduce(plan([tiny], SCALES["smoke"], tmp_path), tmp_path, callbacks=[Deadline(1, clock)])
+    assert [RunFolder.of(config, tmp_path).checkpoints()[-1] for config in tiny.at(SCALES["smoke"])] == [1, 1]
+
+
+def test_missing_data_does_not_stop_the_others(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
+    images = replace(tiny, name="images", order=0, runs=(small(task=PermutedSequentialMNIST()),))
+    problems = reproduce(plan([images, tiny], SCALES["smoke"], tmp_path), tmp_path)
+    assert len(problems) == 1
+    assert "nowhere" in problems[0]
+    assert len(finished(tiny.at(SCALES["smoke"]), tmp_path)) == 2
+
+
+# Results in one file
+
+
+def test_results_are_read_as_they_were_written(tiny, tmp_path):
+    scale = SCALES["smoke"]
+    reproduce(plan([tiny], scale, tmp_path), tmp_path)
+    results = finished(tiny.at(scale), tmp_path)
+    write_results(results, tmp_path / "stored.json")
+    stored = read_results(tmp_path / "stored.json")
+    assert [result.config for result in stored] == [result.config for result in results]
+    for a, b in zip(stored, results, strict=True):
+        assert [row["epoch"] for row in a.metrics] == [row["epoch"] for row in b.metrics]
+        for name in ("validation_loss", "vaa", "training_loss"):
+            assert a.curve(name)[0] == b.curve(name)[0]
+            np.testing.assert_allclose(a.curve(name)[1], b.curve(name)[1], rtol=1e-5)
+        assert a.results["test_loss"] == pytest.approx(b.results["test_loss"], rel=1e-5)
+    assert stored[1].warmup["outcome"] == results[1].warmup["outcome"]
+
+
+def test_runs_trained_together_count_once(tiny, tmp_path):
+    reproduce(plan([tiny], SCALES["smoke"], tmp_path), tmp_path)
+    results = finished(tiny.at(SCALES["smoke"]), tmp_path)
+    assert wall_time(results) == results[0].record["seconds"]
+
+
+# Pictures
+
+
+def test_pictures_show_each_series_and_name_their_axes(tiny, tmp_path):
+    reproduce(plan([tiny], SCALES["smoke"], tmp_path), tmp_path)
+    results = finished(tiny.at(SCALES["smoke"]), tmp_path)
+    for picture in tiny.pictures:
+        drawn = picture.draw(results)
+        assert all(axes.get_xlabel() and axes.get_ylabel() for axes in drawn.axes)
+        assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["classic", "warmed up"]
+    header, rows = tiny.pictures[0].table(results)
+    assert header == ["cell", "version", "T = 6"]
+    assert [row[:2] for row in rows] == [["GRU", "classic"], ["GRU", "warmup"]]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_picture_can_be_drawn_without_any_result(name):
+    for picture in ALL[name].pictures:
+        picture.draw([])
+        assert picture.table([])[1] == []
+
+
+# Commands
+
+
+def test_reproduce_runs_draws_and_reports(tiny, command, tmp_path):
+    result = command("reproduce", "tiny", "--scale", "smoke", "--out", tmp_path, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 runs to train" in result.output
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 2
+    assert "Two networks" in page
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
+        f"tiny-{name}.{kind}" for name in ("test-loss", "each") for kind in ("png", "svg")
+    }
+
+
+def test_a_dry_run_does_nothing(tiny, command, tmp_path):
+    result = command("reproduce", "all", "--scale", "smoke", "--out", tmp_path / "new", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"Roughly \d+:\d\d:\d\d on", result.output)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_minutes_that_are_over_leave_a_report_of_what_there_is(command, tmp_path):
+    result = command("reproduce", "tiny", "--scale", "smoke", "--out", tmp_path, "--device", "cpu", "--minutes", "0")
+    assert result.exit_code == 0, result.output
+    assert "The 0 minutes are over, 2 runs are left: the same command goes on from there." in result.output
+    assert "No finished run." in (tmp_path / "report.html").read_text()
+
+
+def test_unknown_names_are_refused(command):
+    assert "an experiment must be one of copy, " in command("reproduce", "copi").stderr
+    assert (
+        "--scale must be one of smoke, small, paper, got 'huge'" in command("report", "copy", "--scale", "huge").stderr
+    )
+
+
+def test_claims_are_read_from_stored_results(command, tmp_path):
+    metrics = [{"epoch": 0, "validation_loss": 1.0, "vaa": 1 / 32}]
+    results = []
+    for T, cell, seed in product((50, 300, 600), ("lstm", "gru", "mgu"), range(3)):
+        for version, loss in (("classic", 0.9), ("warmup", 1e-4)):
+            config = RunConfig(CopyFirstInput(T), cell, version=version, seed=seed)
+            results.append(Result(config, metrics, {"test_loss": loss}, {}))
+    write_results(results, tmp_path / "stored.json")
+    shown = command("claims", "--results", tmp_path / "stored.json", "--details")
+    assert shown.exit_code == 0, shown.output
+    assert re.search(r"C9 .* holds +18 of 18 as claimed", shown.output)
+    assert re.search(r"C4 .* not enough runs", shown.output)
+    assert "yes: CopyFirstInput(T=50), gru warmed up, test loss: 0.0001 ± 0 (3 runs), below 0.001?" in shown.output
+
+
+def test_the_report_says_what_scale_it_is_of(tiny, tmp_path):
+    page = write_report([tiny], SCALES["smoke"], tmp_path, "multistable reproduce tiny").read_text()
+    assert "smaller than the paper's" in page
+    assert "0 of 2 runs" in page
