@@ -1,6 +1,9 @@
 """Microseconds per time step on the CPU: the plain loop, the fused ones, and the ratios to the plain one, in one run.
 
-python benchmarks/cpu_scan.py
+    python benchmarks/cpu_scan.py
+    python benchmarks/cpu_scan.py --alone
+
+The second is for a machine that is busy with other things: one thread, and its processor time instead of the clock's.
 """
 
 import argparse
@@ -30,17 +33,24 @@ def main() -> None:
     parser.add_argument("--time", type=int, default=50, help="time steps of a sequence (default: 50)")
     parser.add_argument("--rounds", type=int, default=15, help="repetitions, of which the median (default: 15)")
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch (default: 2)")
+    parser.add_argument("--alone", action="store_true", help="one thread, and processor time instead of the clock's")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    print(f"PyTorch {torch.__version__}, {arguments.threads} threads, {arguments.time} steps, microseconds per step")
+    threads, clock = (1, time.process_time) if arguments.alone else (arguments.threads, time.perf_counter)
+    torch.set_num_threads(threads)
+    kind = "microseconds of processor time" if arguments.alone else "microseconds"
+    print(f"PyTorch {torch.__version__}, threads: {threads}, {arguments.time} steps, {kind} per step")
     print("plain: the reference; torch: the fused loop in operations of PyTorch; numba: with compiled formulas")
     if not cpu.compiled_equations():
         print("numba is not installed: both fused loops are the same")
+    steps, rounds = arguments.time, arguments.rounds
     print("\nforward, without gradient\n")
-    missed = table(arguments, SIZES, forward)
+    missed = table(arguments.cells, SIZES, steps, rounds, forward, clock)
     print("\nforward and backward, with the gradients of input, initial state and weights\n")
-    missed += table(arguments, SIZES, forward_and_backward)
+    missed += table(arguments.cells, SIZES, steps, rounds, forward_and_backward, clock)
     print(f"\ntargets: {'all met' if not missed else 'not met by ' + ', '.join(missed)}")
+    print("\na single step: forward, then forward and backward\n")
+    for run in (forward, forward_and_backward):
+        table(arguments.cells, [(32, 128)], 1, 20 * rounds, run, clock, {})
     print("\nconstant input, no gradient, last state alone (n = 320, H = 128, 1000 steps)\n")
     print(HEADER)
     for name in arguments.cells:
@@ -48,29 +58,38 @@ def main() -> None:
         constant = projected.detach().expand(1000, -1, -1)
         scans = (plain_last, torch_path(cpu.last), cpu.last)
         runs = [partial(forward, scan, cell, constant) for scan in scans]
-        print(line(name, 320, 128, [seconds / len(constant) * 1e6 for seconds in medians(runs, 3)]), flush=True)
+        times = [seconds / len(constant) * 1e6 for seconds in medians(runs, 3, clock)]
+        print(line(name, 320, 128, times, TARGETS.get(name, 1.0)), flush=True)
 
 
-def table(arguments: argparse.Namespace, sizes: Sequence[tuple[int, int]], run: Callable[..., None]) -> list[str]:
+def table(
+    cells: Sequence[str],
+    sizes: Sequence[tuple[int, int]],
+    steps: int,
+    rounds: int,
+    run: Callable[..., None],
+    clock: Callable[[], float],
+    targets: dict[str, float] = TARGETS,
+) -> list[str]:
     """Print a line for each cell and size; returns those that miss their target."""
     missed = []
     print(HEADER)
-    for name in arguments.cells:
+    for name in cells:
         for n, hidden in sizes:
-            cell, projected = problem(name, n, hidden, arguments.time)
+            cell, projected = problem(name, n, hidden, steps)
             scans = (reference.scan, torch_path(cpu.scan), cpu.scan)
             runs = [partial(run, scan, cell, projected) for scan in scans]
-            times = [seconds / arguments.time * 1e6 for seconds in medians(runs, arguments.rounds)]
-            print(line(name, n, hidden, times), flush=True)
-            if times[0] < TARGETS.get(name, 1.0) * times[2]:
+            times = [seconds / steps * 1e6 for seconds in medians(runs, rounds, clock)]
+            target = targets.get(name, 1.0)
+            print(line(name, n, hidden, times, target), flush=True)
+            if times[0] < target * times[2]:
                 missed.append(f"{name} {n}x{hidden} ({times[0] / times[2]:.2f})")
     return missed
 
 
-def line(name: str, n: int, hidden: int, times: Sequence[float]) -> str:
+def line(name: str, n: int, hidden: int, times: Sequence[float], target: float) -> str:
     """A line of the table; the target is for the last of the times."""
     plain, of_torch, of_numba = times
-    target = TARGETS.get(name, 1.0)
     return (
         f"| {name} | {n} | {hidden} | {plain:.1f} | {of_torch:.1f} | {plain / of_torch:.2f} | {of_numba:.1f} "
         f"| {plain / of_numba:.2f} | {target:g} | {'met' if plain >= target * of_numba else 'not met'} |"
@@ -116,14 +135,14 @@ def forward_and_backward(scan: Callable[..., Any], cell: Cell[Any], projected: T
     torch.autograd.grad(states[0], [projected, *state, *weights], torch.ones_like(states[0]))
 
 
-def medians(runs: Sequence[Callable[[], None]], rounds: int) -> list[float]:
+def medians(runs: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float]) -> list[float]:
     """The median seconds of each, taken in turns, so that a busy machine is busy for all."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds + 1):
         for run, own in zip(runs, times, strict=True):
-            start = time.perf_counter()
+            start = clock()
             run()
-            own.append(time.perf_counter() - start)
+            own.append(clock() - start)
     return [statistics.median(own[1:]) for own in times]
 
 
