@@ -101,6 +101,12 @@ def test_a_curve_is_the_mean_and_one_standard_deviation_to_either_side():
     assert band[:, 1].max() == pytest.approx(5 + np.sqrt(2))
 
 
+def test_where_no_run_has_a_value_the_curve_has_a_gap():
+    _, axes = figures.figure(4, 3)
+    figures.curve(axes, [0, 1, 2], [[1.0, np.nan, 4.0], [3.0, np.nan, np.inf]], figures.STYLES["warmup"])
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2.0, np.nan, 4.0])
+
+
 def test_one_run_has_no_spread():
     _, axes = figures.figure(4, 3)
     figures.curve(axes, [0, 1], [1.0, 2.0], figures.STYLES["classic"])
@@ -141,6 +147,18 @@ def test_ids_of_figures_in_one_page_do_not_meet():
     assert not ids[0] & ids[1]
     for text, known in zip((one, two), ids, strict=True):
         assert set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text)) == known
+
+
+def test_labels_of_a_state_space_stay_inside_whatever_its_ticks():
+    for low in np.linspace(-3, -0.5, 26):
+        states = torch.tensor([[[0.0, low], [1.0, 0.4], [-1.0, 0.4]]] * 2, dtype=torch.float64)
+        states -= states.mean(1, keepdim=True)
+        figure, axes = figures.figure(4.2, 3.9)
+        dots = figures.state_space(axes, Settling(torch.tensor([0, 1]), states, vaa=1.0), [0.0, 0.5, 1.0])
+        figures.name_axes(axes, "first", "second")
+        figure.colorbar(dots, location="bottom", label="colour")
+        place = re.search(r'<text[^>]* x="([^"]*)"[^>]*>second', figures.svg(figure, "one", "first"))
+        assert float(place[1]) > 9  # the height of the letters, which stand upright to the left of it
 
 
 def test_svg_is_the_same_each_time():

@@ -78,12 +78,12 @@ def curve(axes: Axes, x: ArrayLike, runs: ArrayLike, style: Style, *, markers: b
         style: of the curve.
         markers: whether to mark the points.
     """
-    values = np.atleast_2d(np.asarray(runs, dtype=float))
-    mean = np.nanmean(values, axis=0)
+    values = np.ma.masked_invalid(np.atleast_2d(np.asarray(runs, dtype=float)))
+    mean = values.mean(axis=0).filled(np.nan)
     look = {"marker": style.marker, "markersize": 4.5} if markers else {}
     axes.plot(x, mean, color=style.colour, linestyle=style.line, linewidth=1.8, label=style.label, **look)
     if len(values) > 1:
-        spread = np.nanstd(values, axis=0, ddof=1)
+        spread = values.std(axis=0, ddof=1).filled(np.nan)
         axes.fill_between(x, mean - spread, mean + spread, color=style.colour, alpha=0.2, linewidth=0)
 
 
@@ -127,6 +127,8 @@ def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: 
     faint = matplotlib.colors.to_rgba(INK, 0.5)
     axes.scatter(*plane[0].T, s=9, facecolors="none", edgecolors=[faint], linewidths=0.6, zorder=2)
     axes.margins(0.08)
+    # A fixed number of ticks: with as many as there is room for, their labels grow once the room has been divided.
+    axes.locator_params(nbins=6)
     look = {"cmap": colours, "norm": scale, "linewidths": 0.5, "edgecolors": [faint]}
     return axes.scatter(*plane[-1].T, s=28, c=list(values), zorder=3, **look)
 
