@@ -20,13 +20,14 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/warm_up_a_gru.py
+	$(BIN)/multistable demo
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/dynamics.py
 
 figures: $(INSTALLED)
 	$(BIN)/python docs/figures/warmup_of_a_gru.py
+	$(BIN)/python docs/figures/demo.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,138 @@
+"""The demo: a classic, a warmed-up and a double-layer GRU learn to remember, and a page shows what happened."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save
+
+from multistable.experiments import demo_page
+from multistable.experiments.settling import Settling, settling
+from multistable.tasks import CopyFirstInput
+from multistable.training import Callback, Model, RunConfig, RunFolder, load, train
+from multistable.training.seeds import generator
+from multistable.training.store import DamagedRunError, write_atomically
+
+SEED = 1
+"""Of those that were tried (``benchmarks/demo_seeds.py``), the one with the clearest picture of the state space."""
+
+PAGE = "demo.html"
+
+STATES = 100
+"""How many states the pictures of the state space follow."""
+
+
+def configs(seed: int = SEED) -> list[RunConfig]:
+    """What is trained: less of everything than in the paper, so that two minutes on two cores are enough."""
+    return [
+        RunConfig(
+            CopyFirstInput(T=50),
+            "gru",
+            version,
+            hidden_size=128,
+            seed=seed,
+            epochs=8,
+            learning_rate=2e-3,
+            training_sequences=3000,
+            testing_sequences=2000,
+            vaa_batches=3,
+            warmup_batch_size=128,
+        )
+        for version in ("classic", "warmup", "double")
+    ]
+
+
+def demo(
+    out: Path | str,
+    *,
+    runs: Sequence[RunConfig] | None = None,
+    callbacks: Sequence[Callback] = (),
+    states: int = STATES,
+) -> Path:
+    """Train the three networks on the CPU and write a page about them.
+
+    Like every training it goes on where it was interrupted, and what is finished is not trained again.
+
+    Args:
+        out: the folder of the page and the runs.
+        runs: what is trained, one of each version; :func:`configs` when not given.
+        callbacks: told of the progress.
+        states: how many states the pictures of the state space follow.
+
+    Returns:
+        The page.
+    """
+    runs = configs() if runs is None else list(runs)
+    out = Path(out)
+    with one_thread():
+        train(runs, out, device="cpu", callbacks=[AfterWarmup(out), *callbacks])
+        folders = {config.version: RunFolder.of(config, out) for config in runs}
+        spaces = state_spaces(folders["warmup"], states)
+    results = {version: demo_page.Result.of(folder) for version, folder in folders.items()}
+    return demo_page.write(out / PAGE, results, spaces, SEED)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one core.
+
+    A second one would gain little, the networks are small, and cost much where the cores are not idle. And sums that
+    are divided differently end in other digits, from which a training takes another course.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class AfterWarmup(Callback):
+    """Keeps the weights that a warmup has led to, which training changes."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+
+    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
+        self._keep(configs)
+
+    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, object]]) -> None:
+        self._keep(configs)
+
+    def _keep(self, configs: Sequence[RunConfig]) -> None:
+        """From the checkpoint before training. It is there until the second epoch: no interruption loses it."""
+        for folder in (RunFolder.of(config, self._out) for config in configs if config.kind.warmed):
+            if 0 in folder.checkpoints() and not _after_warmup(folder).exists():
+                tensors = folder.checkpoint(0).tensors
+                prefix = "weights."
+                weights = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+                write_atomically(_after_warmup(folder), save(weights))
+
+
+def _after_warmup(folder: RunFolder) -> Path:
+    return folder.path / "after-warmup.safetensors"
+
+
+def state_spaces(folder: RunFolder, n: int = STATES) -> demo_page.StateSpaces:
+    """How n states of the network of a warmed-up run settle before the warmup, after it, and after training."""
+    config = folder.config()
+    if not _after_warmup(folder).exists():
+        raise DamagedRunError(
+            f"{_after_warmup(folder)} is missing, there is nothing to draw: delete {folder.path} and start again"
+        )
+    warmed = Model.of(config)
+    warmed.load_state_dict(load_file(_after_warmup(folder)))
+    data = config.task.testing(n, generator=generator(config.seed, "pictures"), dtype=getattr(torch, config.dtype))
+
+    def settle(model: Model) -> Settling:
+        # The same draws for each: the sequences are left at the same time steps, and the constant input is the same.
+        draws = generator(config.seed, "pictures", "settling")
+        return settling(model.rnn, data.inputs, stabilisation=config.stabilisation, eps=config.eps, generator=draws)
+
+    return demo_page.StateSpaces(
+        first_inputs=data.targets[:, 0].tolist(),
+        before=settle(Model.of(config)),
+        warmed=settle(warmed),
+        trained=settle(load(folder.path)),
+    )

@@ -1,0 +1,69 @@
+"""The demo's page in a real browser: nothing complains, and every picture is seen on a phone and on a desk."""
+
+import pytest
+
+from browser import CHROMIUM, Browser
+from multistable.experiments.demo import demo
+from tiny_demo import tiny_configs
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+
+PICTURES = """[...document.querySelectorAll("svg, img")].map(picture => {
+  const box = picture.getBoundingClientRect();
+  const content = picture.tagName === "IMG" ? picture.naturalWidth : picture.getBBox().width;
+  return {left: box.left, right: box.right, height: box.height, content};
+})"""
+
+# The contrast of WCAG 2 between the ink of the pictures and the paper, and between the text and the paper.
+CONTRAST = """(() => {
+  const light = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const inks = [...document.querySelectorAll("svg text, p, td, figcaption")].map(element =>
+    getComputedStyle(element)[element.tagName === "text" ? "fill" : "color"]);
+  return Math.min(...inks.map(ink => ratio(light(ink), paper)));
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return demo(tmp_path_factory.mktemp("demo"), runs=tiny_configs(), states=12)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_picture_is_visible(browser, page, width):
+    browser.complaints.clear()
+    browser.open(page, width)
+    pictures = browser.run(PICTURES)
+    assert browser.complaints == []
+    assert len(pictures) == 6
+    for picture in pictures:
+        assert picture["content"] > 0
+        assert picture["height"] > 100
+        assert 0 <= picture["left"] < picture["right"] <= width
+    assert browser.run("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("settings", [{}, {"dark": True}, {"media": "print"}, {"media": "print", "dark": True}])
+def test_everything_can_be_read(browser, page, settings):
+    browser.open(page, 1280, **settings)
+    assert browser.run(CONTRAST) >= 4.5
+    dark = browser.run("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (settings == {"dark": True})  # paper is white
+
+
+def test_what_the_test_looks_for_is_found(browser, tmp_path):
+    broken = tmp_path / "broken.html"
+    broken.write_text('<!doctype html><body><img src="missing.png"><script>undefined.x</script></body>')
+    browser.complaints.clear()
+    browser.open(broken, 390)
+    assert len(browser.complaints) == 2
+    assert browser.run(PICTURES)[0]["content"] == 0
