@@ -3,8 +3,9 @@
 The plain approach is Algorithm 4 as it is written, for one agent after the other: one pass of a ``torch.nn.GRU`` for
 each sampled transition, and one of the target network. Its acting carries the hidden state, as ours does.
 
-Run: python benchmarks/drqn.py [--threads N]                        L = 20 on the CPU, both approaches
-     python benchmarks/drqn.py --device cuda --length 200 --episodes 2000 --plain-episodes 0
+Run: python benchmarks/drqn.py [--threads N]          L = 20 on the CPU, both approaches
+     python benchmarks/drqn.py --clock cpu --threads 1   the same where other processes disturb the wall clock
+     python benchmarks/drqn.py --device cuda --length 200 --episodes 2000 --hidden 256 --layers 2 --evaluate-every 50
 """
 
 import argparse
@@ -24,6 +25,7 @@ from multistable.rl import DRQN, Evaluator, Settings, TMaze, first_optimal, inpu
 from multistable.rl.evaluation import Evaluation
 from multistable.rl.replay import Transitions
 
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 PLAIN_CELLS: dict[str, Callable[..., Any]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
@@ -85,16 +87,24 @@ def make_agents(arguments: argparse.Namespace) -> DRQN:
     return DRQN(maze, networks, seeds=list(range(arguments.agents)), warm=warm, settings=Settings())
 
 
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """The wall time of ``work``, what it asked of a GPU included."""
-    start = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+class Stopwatch:
+    """Measures by the wall clock, or by the time of the processor that this process alone had."""
+
+    def __init__(self, clock: str, device: torch.device) -> None:
+        self._now, self._device = CLOCKS[clock], device
+
+    def __call__(self, work: Callable[[], object]) -> float:
+        """Seconds that ``work`` takes, what it asks of a GPU included."""
+        start = self._now()
+        work()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return self._now() - start
 
 
-def ours(agents: DRQN, episodes: int, evaluate_every: int | None) -> tuple[float, float, list[Evaluation]]:
+def ours(
+    agents: DRQN, episodes: int, seconds: Stopwatch, evaluate_every: int | None = None
+) -> tuple[float, float, list[Evaluation]]:
     """Mean seconds of an episode of all agents, to play and to learn; and evaluations on the way, not timed.
 
     Each episode is played once by itself, to be timed, and once more as a part of training.
@@ -103,31 +113,31 @@ def ours(agents: DRQN, episodes: int, evaluate_every: int | None) -> tuple[float
     evaluations = []
     evaluator, training = Evaluator(agents), agents.train(agents.episode + episodes)
     for _ in range(episodes):
-        play += seconds(agents.play, agents.pomdp.device)
-        both += seconds(lambda: next(training), agents.pomdp.device)
+        play += seconds(agents.play)
+        both += seconds(lambda: next(training))
         if evaluate_every and agents.episode % evaluate_every == 0:
             evaluations.append(evaluator.evaluate())
             print(f"  {agents.episode:5d}  returns {evaluations[-1].returns}", flush=True)
     return play / episodes, (both - play) / episodes, evaluations
 
 
-def plain(agents: DRQN, arguments: argparse.Namespace) -> tuple[float, float]:
+def plain(agents: DRQN, arguments: argparse.Namespace, seconds: Stopwatch) -> tuple[float, float]:
     """Mean seconds of an episode of all agents, one after the other; they learn from the buffer of ours."""
-    device = torch.device("cpu")
     maze, settings = agents.pomdp, agents.settings
     assert isinstance(maze, TMaze)
     alone = [PlainAgent(maze, settings, arguments.cell, arguments.hidden, arguments.layers) for _ in range(len(agents))]
 
     def batch() -> Transitions:
         slots = agents.replay.sample(torch.rand(len(agents), settings.batch_size, dtype=torch.float64))
-        return agents.replay.transitions(slots, int(agents.replay.lengths(slots).max()))
+        longest = int(agents.replay.lengths(slots).max())
+        return agents.replay.transitions(slots, slots, torch.arange(settings.batch_size).expand_as(slots), longest + 1)
 
     play = learn = 0.0
     for _ in range(arguments.plain_episodes):
         for index, agent in enumerate(alone):
-            play += seconds(agent.play, device)
+            play += seconds(agent.play)
             batches: list[Transitions] = [batch() for _ in range(settings.gradient_steps)]
-            learn += seconds(lambda a=agent, i=index, b=batches: [a.learn(x, i) for x in b], device)  # type: ignore[misc]
+            learn += seconds(lambda a=agent, i=index, b=batches: [a.learn(x, i) for x in b])  # type: ignore[misc]
     return play / arguments.plain_episodes, learn / arguments.plain_episodes
 
 
@@ -138,12 +148,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=20)
     parser.add_argument("--agents", type=int, default=3)
     parser.add_argument("--cell", default="gru", choices=list(ms.CELLS))
-    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--episodes", type=int, default=20, help="a multiple of the target period is the fair mean")
     parser.add_argument("--plain-episodes", type=int, default=2, help="of the plain approach; 0 for none")
     parser.add_argument("--warmup", action="store_true")
     parser.add_argument("--evaluate-every", type=int)
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -161,20 +172,21 @@ def main() -> None:
     size = f"{arguments.agents} x {arguments.cell}, {arguments.layers} x {arguments.hidden}"
     print(f"torch {torch.__version__}, {where}: T-Maze L = {arguments.length}, {size}, H = {agents.pomdp.horizon}")
     print(f"time loop: {', '.join(ms.backends(agents.network.rnn))}")
-    filled = seconds(agents.fill, agents.pomdp.device)
-    warmed = seconds(agents.warm_up, agents.pomdp.device)
+    seconds = Stopwatch(arguments.clock, agents.pomdp.device)
+    filled = seconds(agents.fill)
+    warmed = seconds(agents.warm_up)
     agents.prepared = True
     print(f"filling the buffer {filled:.2f} s, warmup {warmed:.2f} s")
-    first = ours(agents, 2, None)[:2]
+    first = ours(agents, 2, seconds)[:2]
     print(f"the first two episodes, with all that is compiled and recorded: play {first[0]:.3f}, learn {first[1]:.3f}")
-    play, learn, evaluations = ours(agents, arguments.episodes, arguments.evaluate_every)
+    play, learn, evaluations = ours(agents, arguments.episodes, seconds, arguments.evaluate_every)
     whole = filled + warmed + 2 * sum(first) + arguments.episodes * (play + learn)
-    print(f"\nseconds an episode, all agents{'play':>10}{'learn':>10}{'both':>10}")
+    print(f"\n{arguments.clock + ' seconds, all agents':30}{'play':>10}{'learn':>10}{'both':>10}")
     print(f"{'together':30}{play:10.4f}{learn:10.4f}{play + learn:10.4f}")
     row: dict[str, Any] = {name: str(v) if isinstance(v, Path) else v for name, v in vars(arguments).items()}
     row |= {"where": where, "play_s": play, "learn_s": learn, "fill_s": filled, "warmup_s": warmed, "whole_s": whole}
     if arguments.plain_episodes and not on_gpu and arguments.cell in PLAIN_CELLS:
-        plain_play, plain_learn = plain(agents, arguments)
+        plain_play, plain_learn = plain(agents, arguments, seconds)
         both = plain_play + plain_learn
         print(f"{'plain, one after the other':30}{plain_play:10.4f}{plain_learn:10.4f}{both:10.4f}")
         print(f"{'ratio':30}{plain_play / play:10.1f}{plain_learn / learn:10.1f}{both / (play + learn):10.1f}")

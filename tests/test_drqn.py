@@ -89,6 +89,12 @@ def plain_targets(agents, episodes, target):
     return y
 
 
+def batch_of(agents, slots):
+    """The transitions in some slots, and the lengths of the histories that are computed for them."""
+    passes = agents.replay.passes(slots)
+    return agents.replay.transitions(slots, passes.slots, passes.rows, int(passes.lengths.max())), passes.lengths
+
+
 def test_targets_and_loss_are_those_of_algorithm_4(hand_made):
     agents, episodes = hand_made
     agents.update_target()
@@ -96,14 +102,13 @@ def test_targets_and_loss_are_those_of_algorithm_4(hand_made):
     y = plain_targets(agents, episodes, agents.target)
     draw = torch.Generator().manual_seed(3)
     for _ in range(5):
-        slots = agents.replay.sample(torch.rand(2, 7, generator=draw, dtype=torch.float64))
-        batch = agents.replay.transitions(slots, int(agents.replay.lengths(slots).max()))
+        batch, _ = batch_of(agents, agents.replay.sample(torch.rand(2, 7, generator=draw, dtype=torch.float64)))
         targets, loss = agents.targets(batch), agents.loss(batch)
         for agent in range(2):
             total = 0.0
             for row in range(7):
                 t = int(batch.times[agent, row])
-                eta = batch.inputs[: t + 1, agent, row].numpy()
+                eta = batch.inputs[: t + 1, agent, batch.rows[agent, row]].numpy()
                 number = next(i for i, e in enumerate(episodes) if np.array_equal(e.inputs[0, agent].numpy(), eta[0]))
                 expected = y[agent, number, t]
                 assert float(targets[agent, row]) == pytest.approx(expected, rel=1e-12)
@@ -115,8 +120,7 @@ def test_targets_and_loss_are_those_of_algorithm_4(hand_made):
 def test_a_terminal_transition_has_its_reward_as_target_and_a_truncated_one_has_not(hand_made):
     agents, episodes = hand_made
     agents.update_target()
-    last = agents.replay.stored().last
-    batch = agents.replay.transitions(last, 6)
+    batch, _ = batch_of(agents, agents.replay.stored().last)
     assert batch.terminal.tolist() == [[True, False], [True, False]]
     targets = agents.targets(batch)
     for agent in range(2):
@@ -159,9 +163,8 @@ def test_stages_change_neither_the_loss_nor_its_gradient(cell, count):
     agents.fill()
     agents.update_target()
     with_random_weights(agents.network)
-    slots = agents.replay.sample(torch.rand(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
-    lengths, order = agents.replay.lengths(slots).sort(dim=-1, descending=True)
-    batch = agents.replay.transitions(slots.gather(-1, order), int(lengths.max()))
+    slots = agents.replay.sample(torch.rand(3, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+    batch, lengths = batch_of(agents, slots)
     stages = stages_of(lengths, count)
     assert sum(stage.end - stage.start for stage in stages) == int(lengths.max())
     weights = list(agents.network.parameters())
@@ -183,8 +186,8 @@ def test_the_step_for_a_gpu_pads_further_and_gives_the_same(longest):
         every = agents.replay.stored().slots
         lengths = agents.replay.lengths(every)
         slots = torch.stack([own[own_lengths <= longest][:6] for own, own_lengths in zip(every, lengths, strict=True)])
-        lengths, order = agents.replay.lengths(slots).sort(dim=-1, descending=True)
-        loss = getattr(agents, name)(slots.gather(-1, order), lengths)
+        passes = agents.replay.passes(slots)
+        loss = getattr(agents, name)(slots, passes.slots, passes.rows, passes.lengths)
         weights.append([loss, *(p.detach() for p in agents.network.parameters())])
     assert_close(*weights, **TIGHT)
 
@@ -192,7 +195,7 @@ def test_the_step_for_a_gpu_pads_further_and_gives_the_same(longest):
 def test_a_gradient_step_is_one_of_torchs_adam(hand_made):
     agents, _ = hand_made
     agents.update_target()
-    batch = agents.replay.transitions(agents.replay.stored().last, 6)
+    batch, _ = batch_of(agents, agents.replay.stored().last)
     copies = [p.detach().clone().requires_grad_() for p in agents.network.parameters()]
     adam = torch.optim.Adam(copies, lr=agents.settings.lr)
     for _ in range(3):

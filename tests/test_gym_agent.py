@@ -1,5 +1,8 @@
 """Environments of Gymnasium, played and learnt from by the same DRQN."""
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -153,3 +156,9 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_environments_with_other_actions_are_refused():
     with pytest.raises(ValueError, match="the action space must be Discrete, got Box"):
         GymPOMDP("Pendulum-v1")
+
+
+def test_the_agents_and_the_maze_need_no_gymnasium():
+    """On machines without it they train all the same."""
+    without = "import sys; sys.modules['gymnasium'] = None; import multistable.rl; multistable.rl.TMaze(3)"
+    subprocess.run([sys.executable, "-c", without], check=True)

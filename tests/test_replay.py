@@ -2,6 +2,7 @@
 
 from collections import deque
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -67,7 +68,8 @@ def test_it_holds_what_a_buffer_of_whole_histories_holds(capacity, horizon, data
         size = len(buffer)
         slots = replay.sample(draws_of_all(size).expand(agents, size))
         longest = int(replay.lengths(slots).max())
-        batch = replay.transitions(slots, longest)
+        each = torch.arange(size).expand(agents, size)
+        batch = replay.transitions(slots, slots, each, longest + 1)
         assert batch.inputs.shape == (longest + 1, agents, size, FEATURES)
         histories = replay.histories(agent)
         assert len(histories) == size
@@ -107,13 +109,43 @@ def test_stored_names_every_transition_and_the_last_of_every_episode(horizon, da
         assert stored.last[agent, : len(ends)].tolist() == ends
 
 
+@given(data=st.data())
+def test_passes_are_the_longest_histories_of_each_episode_in_a_batch(data):
+    agents, capacity, horizon = 2, 15, 6
+    replay = Replay(capacity, horizon, agents, FEATURES)
+    for number in range(data.draw(st.integers(3, 9))):
+        lengths = data.draw(st.lists(st.integers(1, horizon), min_size=agents, max_size=agents))
+        replay.append(random_episodes(lengths, horizon, number))
+    draws = data.draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=2 * 8, max_size=2 * 8))
+    slots = replay.sample(torch.tensor(draws, dtype=torch.float64).view(agents, 8))
+    passes = replay.passes(slots)
+    batched = replay.passes(slots.expand(3, agents, 8))
+    assert all(torch.equal(field[2], own) for field, own in zip(batched, passes, strict=True))
+
+    own_lengths = replay.lengths(slots)
+    for agent in range(agents):
+        longest = {}
+        for slot, length in zip(slots[agent].tolist(), own_lengths[agent].tolist(), strict=True):
+            begin = (slot - length) % replay.inputs.shape[1]
+            longest[begin] = max(longest.get(begin, 0), length)
+        expected = sorted(longest.values(), reverse=True)
+        assert passes.lengths[agent].tolist() == expected + [0] * (8 - len(expected))
+        for row, length in enumerate(expected):
+            assert int(replay.lengths(passes.slots)[agent, row]) == length
+    own, whole = replay.prefixes(slots, horizon), replay.prefixes(passes.slots, horizon)
+    for agent, column in np.ndindex(agents, 8):
+        row, length = int(passes.rows[agent, column]), int(own_lengths[agent, column])
+        assert int(passes.lengths[agent, row]) >= length
+        assert torch.equal(whole[:length, agent, row], own[:length, agent, column])
+
+
 def test_next_values_stay_with_their_transitions():
     replay = Replay(5, 3, 1, FEATURES)
     for number in range(4):
         values = torch.tensor([[10.0 * number], [10.0 * number + 1], [torch.nan]])
         replay.append(random_episodes([2], 3, number), next_values=values)
     slots = replay.sample(draws_of_all(5).expand(1, 5))
-    assert replay.transitions(slots, 2).next_values.tolist() == [[11.0, 20.0, 21.0, 30.0, 31.0]]
+    assert replay.transitions(slots, slots, slots, 2).next_values.tolist() == [[11.0, 20.0, 21.0, 30.0, 31.0]]
 
 
 def test_sampling_is_uniform_over_what_is_stored():
@@ -135,8 +167,8 @@ def test_the_largest_draw_leads_to_the_newest(size):
     for number in range(2 * size):
         replay.append(random_episodes([1], 1, number))
     nearly_one = torch.tensor([[1 - 2.0**-53]], dtype=torch.float64)
-    newest = replay.transitions(replay.sample(nearly_one), 1)
-    assert torch.equal(newest.inputs[0, 0, 0], random_episodes([1], 1, 2 * size - 1).inputs[0, 0])
+    newest = replay.prefixes(replay.sample(nearly_one), 1)
+    assert torch.equal(newest[0, 0, 0], random_episodes([1], 1, 2 * size - 1).inputs[0, 0])
 
 
 def test_memory_grows_with_the_transitions_not_with_their_square():

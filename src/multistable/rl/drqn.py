@@ -22,8 +22,8 @@ from multistable.training.seeds import generator
 
 # A gradient step over histories of different lengths takes its time steps in so many stages.
 STAGES = 4
-# A recorded one has a fixed number of time steps: one of so many equal parts of the horizon.
-RECORDED_LENGTHS = 4
+# A recorded one has fixed sizes: its time steps and its rows are one of so many parts of the most there can be.
+RECORDED_SIZES = 4
 # Bounds the memory of a pass over all that is stored.
 EPISODES_AT_ONCE = 256
 
@@ -116,7 +116,7 @@ class DRQN:
         self.episode = 0
         self.prepared = False
         self.warmups: list[WarmupHistory | None] = [None] * len(members)
-        self._recorded: dict[int, Graphed] = {}
+        self._recorded: dict[tuple[int, int], Graphed] = {}
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -176,7 +176,7 @@ class DRQN:
         stored = self.replay.stored()
         longest = int(self.replay.lengths(stored.last).max())
         parts = stored.last.split(EPISODES_AT_ONCE, dim=1)
-        best = torch.cat([self._best(self.replay.transitions(last, longest).inputs) for last in parts], dim=-1)
+        best = torch.cat([self._best(self.replay.prefixes(last, longest + 1)) for last in parts], dim=-1)
         agents = torch.arange(len(self), device=best.device).unsqueeze(-1)
         after = self.replay.lengths(stored.slots)  # eta_{0:t+1} ends where eta_{0:t} has its length
         self.replay.next_values[agents, stored.slots] = best[after, agents, stored.episodes]
@@ -198,11 +198,10 @@ class DRQN:
         shape = (self.settings.gradient_steps, self.settings.batch_size)
         draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in self._generators("batch", self.episode)]
         slots = self.replay.sample(torch.stack(draws, dim=1).to(self.pomdp.device))
-        lengths, order = self.replay.lengths(slots).sort(dim=-1, descending=True)
-        slots = slots.gather(-1, order)
+        passes = self.replay.passes(slots)
         step = self._recorded_step if self.pomdp.device.type == "cuda" else self._staged_step
-        losses = [step(s, n).clone() for s, n in zip(slots, lengths.cpu(), strict=True)]
-        return torch.stack(losses).mean(dim=0)
+        batches = zip(slots, passes.slots, passes.rows, passes.lengths.cpu(), strict=True)
+        return torch.stack([step(*batch).clone() for batch in batches]).mean(dim=0)
 
     def targets(self, batch: Transitions) -> Tensor:
         """y = r + gamma max_a Q_theta'(eta_{0:t+1}, a), or r where o_{t+1} is terminal: ``(R, B)``."""
@@ -210,7 +209,7 @@ class DRQN:
 
     def loss(self, batch: Transitions, stages: Sequence[Stage] = ()) -> Tensor:
         """L, the sum over the batch of (y - Q_theta(eta_{0:t}, a_t))^2, of each agent ``(R,)``."""
-        values = self.network.values(batch.inputs[:-1], batch.times, stages)
+        values = self.network.values(batch.inputs, batch.rows, batch.times, stages)
         predictions = values.gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
         return (self.targets(batch) - predictions).square().sum(dim=-1)
 
@@ -219,20 +218,23 @@ class DRQN:
         self.optimiser.step(torch.autograd.grad(loss.sum(), list(self.parameters.values())))
         return loss.detach()
 
-    def _staged_step(self, slots: Tensor, lengths: Tensor) -> Tensor:
-        """The gradient step on transitions in ``slots (R, B)``, in the order of falling ``lengths``."""
-        batch = self.replay.transitions(slots, int(lengths.max()))
-        return self.descend(self.loss(batch, stages_of(lengths, STAGES)))
+    def _staged_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        """The gradient step on transitions in ``slots``; the rest is what :class:`Passes` has of them."""
+        stages = stages_of(lengths, STAGES)
+        batch = self.replay.transitions(slots, passes[:, : stages[0].rows], rows, stages[-1].end)
+        return self.descend(self.loss(batch, stages))
 
-    def _recorded_step(self, slots: Tensor, lengths: Tensor) -> Tensor:
-        """The same on a GPU: recorded once for each of few lengths, all histories over all time steps."""
-        part = -(-self.pomdp.horizon // RECORDED_LENGTHS)
-        longest = min(self.pomdp.horizon, -(-int(lengths.max()) // part) * part)
-        if longest not in self._recorded:
-            self._recorded[longest] = Graphed(
-                lambda slots: self.descend(self.loss(self.replay.transitions(slots, longest)))
-            )
-        return self._recorded[longest](slots)
+    def _recorded_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+        """The same on a GPU, all passes over all time steps: recorded once for each of few sizes."""
+        longest = _rounded(int(lengths.max()), self.pomdp.horizon)
+        count = _rounded(int((lengths > 0).sum(dim=-1).max()), self.settings.batch_size)
+        if (longest, count) not in self._recorded:
+
+            def step(slots: Tensor, passes: Tensor, rows: Tensor) -> Tensor:
+                return self.descend(self.loss(self.replay.transitions(slots, passes, rows, longest)))
+
+            self._recorded[longest, count] = Graphed(step)
+        return self._recorded[longest, count](slots, passes[:, :count].contiguous(), rows)
 
     def _chance(self, purpose: str, number: int) -> Chance:
         """What is random in the next episode of each agent."""
@@ -286,6 +288,12 @@ class DRQN:
 def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
     """The features of the inputs (a_{t-1}, o_t) of a Q-network, with the previous reward one more."""
     return pomdp.actions + pomdp.observation_size + reward_input
+
+
+def _rounded(size: int, most: int) -> int:
+    """``size`` rounded up to one of few parts of ``most``."""
+    part = -(-most // RECORDED_SIZES)
+    return min(most, -(-size // part) * part)
 
 
 def _check(members: Sequence[Any], agents: DRQN) -> None:

@@ -12,7 +12,7 @@ from multistable.training.model import Readout
 
 
 class Stage(NamedTuple):
-    """Time steps ``start`` to ``end`` of the first ``rows`` histories of each agent, those that are so long."""
+    """Time steps ``start`` to ``end`` of the first ``rows`` histories of each agent, which have so many."""
 
     start: int
     end: int
@@ -20,7 +20,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(lengths: Tensor, count: int) -> list[Stage]:
-    """Equal stages of histories in the order of falling ``lengths (R, n)``: few steps are taken beyond their ends."""
+    """Equal stages of histories, longest first, ``lengths (R, n)``: few steps are taken beyond their ends."""
     longest = int(lengths.max())
     width = -(-longest // count)
     return [
@@ -51,24 +51,26 @@ class QNetwork(nn.Module):
         """Values ``(time, R, n, actions)`` of every prefix of ``inputs (time, R, n, features)``."""
         return self.readout(self.rnn.network.advance(inputs)[0])
 
-    def values(self, inputs: Tensor, times: Tensor, stages: Sequence[Stage] = ()) -> Tensor:
-        """Values ``(R, n, actions)`` of histories that end at their own ``times (R, n)``, in one pass.
+    def values(self, inputs: Tensor, rows: Tensor, times: Tensor, stages: Sequence[Stage] = ()) -> Tensor:
+        """Values ``(R, B, actions)`` of histories, all in one pass.
 
         Args:
-            inputs: ``(time, R, n, features)``; what comes after a history's end has no influence.
-            stages: which histories are advanced over which time steps; all over all when not given.
+            inputs: ``(time, R, n, features)``.
+            rows: which of the n each history is a prefix of, ``(R, B)``.
+            times: where it ends, ``(R, B)``; what comes after has no influence.
+            stages: which rows are advanced over which time steps; all over all when not given.
         """
-        found = inputs.new_zeros(*times.shape, self.rnn.network.hidden_size)
+        network = self.rnn.network
+        found = inputs.new_zeros(*times.shape, network.hidden_size)
         state: Any = None
-        for stage in stages or [Stage(0, len(inputs), times.shape[-1])]:
-            going = slice(stage.rows)
-            state = None if state is None else _map(state, lambda field, going=going: field[:, :, going])
-            output, states = self.rnn.network.advance(inputs[stage.start : stage.end, :, going], state)
-            state = self.rnn.network.pack_state(at_time(states, -1))
-            index = (times[:, going] - stage.start).unsqueeze(-1)
-            where = index.clamp(0, len(output) - 1).unsqueeze(0).expand(1, *output.shape[1:])
-            here = torch.where(index >= 0, output.gather(0, where)[0], found[:, going])
-            found = torch.cat([here, found[:, stage.rows :]], dim=1)
+        for start, end, n in stages or [Stage(0, len(inputs), inputs.shape[2])]:
+            state = None if state is None else _map(state, lambda field, n=n: field[:, :, :n])
+            output, states = network.advance(inputs[start:end, :, :n], state)
+            state = network.pack_state(at_time(states, -1))
+            here = (times >= start) & (times < end)
+            index = torch.where(here, (times - start) * n + rows, 0).unsqueeze(-1).expand_as(found)
+            reached = output.movedim(0, 1).flatten(1, 2).gather(1, index)
+            found = torch.where(here.unsqueeze(-1), reached, found)
         return self.readout(found)
 
     @torch.no_grad()

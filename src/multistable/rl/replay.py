@@ -23,11 +23,24 @@ class Episodes(NamedTuple):
     """``(R,)``, whether the last state is terminal; an episode that was truncated has none."""
 
 
+class Passes(NamedTuple):
+    """Which histories have to be computed for a batch: a transition's is a prefix of any later one of its episode."""
+
+    slots: Tensor
+    """The transitions whose histories contain all others, longest first, ``(..., R, B)``."""
+    lengths: Tensor
+    """Of these histories, ``(..., R, B)``; 0 for all beyond those that are needed."""
+    rows: Tensor
+    """In which of them each transition of the batch is found, ``(..., R, B)``."""
+
+
 class Transitions(NamedTuple):
     """Sampled transitions (eta_{0:t}, a_t, r_t, o_{t+1}, eta_{0:t+1}), B of each of R agents."""
 
     inputs: Tensor
-    """x_0, ..., x_{t+1}, then zeros: ``(T + 1, R, B, features)``."""
+    """x_0, x_1, ... of each pass, then zeros: ``(T, R, passes, features)``."""
+    rows: Tensor
+    """The pass that has eta_{0:t}, ``(R, B)``."""
     times: Tensor
     """t, the index of the last input of eta_{0:t}: ``(R, B)``."""
     actions: Tensor
@@ -130,21 +143,44 @@ class Replay:
         """How many inputs the histories eta_{0:t} of transitions have, ``(..., R, B)`` as ``slots``."""
         return self.times[self._agents, slots] + 1
 
-    def transitions(self, slots: Tensor, longest: int) -> Transitions:
-        """The transitions in ``slots (R, B)`` with their histories, padded to ``longest`` inputs and one more.
+    def passes(self, slots: Tensor) -> Passes:
+        """The histories to compute for batches of transitions in ``slots (..., R, B)``."""
+        lengths, order = self.lengths(slots).sort(dim=-1, descending=True, stable=True)
+        begins = (slots.gather(-1, order) - lengths) % self._slots
+        numbers = torch.arange(slots.shape[-1], device=slots.device)
+        same = begins.unsqueeze(-1) == begins.unsqueeze(-2)
+        longest = torch.where(same, numbers, len(numbers)).amin(dim=-1)  # the first of an episode is its longest
+        needed = longest == numbers
+        rows = (needed.long().cumsum(dim=-1) - 1).gather(-1, longest)
+        first = needed.long().sort(dim=-1, descending=True, stable=True).indices
+        return Passes(
+            slots.gather(-1, order).gather(-1, first),
+            (lengths * needed).gather(-1, first),
+            torch.empty_like(rows).scatter_(-1, order, rows),
+        )
 
-        Args:
-            longest: T, at least the longest of :meth:`lengths`.
+    def prefixes(self, slots: Tensor, time: int) -> Tensor:
+        """The first ``time`` inputs x_0, ..., x_t, x_{t+1} of transitions in ``slots (R, n)``, then zeros.
+
+        Returns:
+            ``(time, R, n, features)``.
         """
         times = self.times[self._agents, slots]
-        steps = self._steps[: longest + 1].view(-1, 1, 1)
+        steps = self._steps[:time].view(-1, 1, 1)
         inputs = self.inputs[self._agents, (slots - times + steps) % self._slots]
         beyond = (steps > times).unsqueeze(-1)
         after = (steps == times + 1).unsqueeze(-1)
-        inputs = torch.where(after, self.next_inputs[self._agents, slots], inputs.masked_fill(beyond, 0))
-        fields = (self.actions, self.rewards, self.terminal, self.next_values)
-        rest = (field[self._agents, slots] for field in fields)
-        return Transitions(inputs, times, *rest)
+        return torch.where(after, self.next_inputs[self._agents, slots], inputs.masked_fill(beyond, 0))
+
+    def transitions(self, slots: Tensor, passes: Tensor, rows: Tensor, longest: int) -> Transitions:
+        """The transitions in ``slots (R, B)``, with histories of at most ``longest`` inputs.
+
+        Args:
+            passes: the slots of the histories to compute, ``(R, passes)``; see :meth:`passes`.
+            rows: in which of them each transition is, ``(R, B)``.
+        """
+        fields = (self.times, self.actions, self.rewards, self.terminal, self.next_values)
+        return Transitions(self.prefixes(passes, longest), rows, *(field[self._agents, slots] for field in fields))
 
     def stored(self) -> Stored:
         """All transitions of each agent."""
