@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.scan import reference
+from multistable.scan import reference, scan
 from networks import KINDS, Leak, make
 
 
@@ -112,3 +112,17 @@ def test_the_last_state_alone_is_the_last_of_all_to_the_bit(cell, double, backen
                 last = layer.last(u, start)
             for x, y in zip(last, everything, strict=True):
                 assert all(torch.equal(a, b[-1]) for a, b in zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("name", ms.CELLS)
+def test_a_single_step_with_a_gradient_is_the_plain_loops(name):
+    """To the bit: it has more to set up than it takes."""
+    cell = ms.CELLS[name](3, 16)
+    u = torch.randn(1, 5, 3)
+    results = []
+    for backend in ("auto", "reference"):
+        with ms.engine(backend=backend):
+            states = scan(cell, u)
+        gradients = torch.autograd.grad(states[0].square().sum(), list(cell.parameters()))
+        results.append([*states, *gradients])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))

@@ -91,12 +91,15 @@ def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
         steps: how many.
     """
     name = choose(cell, u).name
-    precision = _settings.get().precision
+    backend, precision = _settings.get().backend, _settings.get().precision
     if name == "triton" and len(u) == steps:
         return fused.scan_input(cell, u, state, precision=precision)
     projected = cell.project(u)
     state = _given(cell, projected, state)
-    if name == "cpu":
+    # A fused loop has more to set up than one step takes. Without a gradient it keeps it all the same: a stabilisation
+    # ends early by steps that are equal to the bit, however many are taken at once.
+    plainly = steps == 1 and backend == "auto" and torch.is_grad_enabled() and projected.requires_grad
+    if name == "cpu" and not plainly:
         return cpu.scan(cell, projected, state, steps)
     expanded = projected.expand(steps, *projected.shape[1:])
     if name == "triton":
