@@ -207,6 +207,27 @@ def test_a_gradient_step_is_one_of_torchs_adam(hand_made):
         assert_close(list(agents.network.parameters()), copies, **TIGHT)
 
 
+def test_each_gradient_step_samples_its_own_transitions_of_the_whole_buffer(monkeypatch):
+    agents = make_agents([0, 1], settings=Settings(capacity=60, gradient_steps=7, batch_size=20))
+    agents.fill()
+    agents.update_target()
+    seen, transitions = [], agents.replay.transitions
+    monkeypatch.setattr(
+        agents.replay, "transitions", lambda slots, *rest: seen.append(slots) or transitions(slots, *rest)
+    )
+    for episode in range(6):
+        agents.episode = episode
+        agents.learn()
+    assert len(seen) == 6 * 7
+    drawn = torch.stack(seen)
+    assert drawn.shape == (42, 2, 20)
+    assert len(drawn.flatten(1).unique(dim=0)) == 42
+    assert not torch.equal(drawn[:, 0], drawn[:, 1])
+    for agent, stored in enumerate(agents.replay.stored().slots):
+        # 840 draws out of 60: none is left out but with a probability of 60 exp(-14).
+        assert drawn[:, agent].unique().tolist() == sorted(stored.tolist())
+
+
 def test_the_target_network_is_updated_every_c_episodes():
     agents = make_agents([0], settings=Settings(capacity=40, target_period=3, gradient_steps=1, batch_size=2))
     before, updated = None, []
