@@ -1,5 +1,7 @@
 """Verdicts on made-up results: each can hold, not hold, and lack runs."""
 
+from itertools import product
+
 import pytest
 
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
@@ -15,7 +17,9 @@ LINES = [PermutedLineSequentialMNIST(N) for N in (72, 472)]
 ONE = 1 / 32
 
 
-def made(task, cell, version="classic", *, seeds=3, k=0.95, losses=(1.0, 0.9), vaas=(ONE, ONE), stars=(), **results):
+def made(
+    task, cell, version="classic", *, seeds=3, losses=(1.0, 0.9), vaas=(ONE, ONE), stars=(), settings=None, **results
+):
     """Made-up runs that differ in their seed, and a little in their results."""
     metrics = [
         {"epoch": epoch, "validation_loss": loss, "vaa": vaa}
@@ -24,7 +28,7 @@ def made(task, cell, version="classic", *, seeds=3, k=0.95, losses=(1.0, 0.9), v
     summary = {"initial_vaa": vaas[0], "final_vaa": vaas[-1]} | results
     return [
         Result(
-            RunConfig(task, cell, version=version, seed=seed, target=k, num_layers=2),
+            RunConfig(task, cell, version=version, seed=seed, **{"num_layers": 2} | (settings or {})),
             metrics,
             {name: value * (1 + 1e-3 * seed) for name, value in summary.items()},
             {},
@@ -79,7 +83,7 @@ def impact(low, high):
         for task in COPY
         for cell in MONOSTABLE
         for k, loss in ((0.25, low), (0.95, high))
-        for run in made(task, cell, "warmup", k=k, test_loss=loss)
+        for run in made(task, cell, "warmup", settings={"target": k}, test_loss=loss)
     ]
 
 
@@ -89,6 +93,29 @@ def faster(double, warmup):
         for cell in ("gru", "mgu")
         for version, loss in (("double", double), ("warmup", warmup))
         for run in made(DENOISING[1], cell, version, losses=(1.0, loss))
+    ]
+
+
+SIXTEEN = [
+    {"num_layers": layers, "hidden_size": units, "learning_rate": rate, "batch_size": batch}
+    for layers, units, rate, batch in product((1, 2), (64, 256), (1e-3, 1e-4), (32, 64))
+]
+
+
+def in_other_settings(vaas):
+    return [
+        run
+        for settings, cell in product(SIXTEEN, MONOSTABLE)
+        for run in made(COPY[0], cell, losses=(1.0, 0.9, 0.1), vaas=vaas, settings=settings)
+    ]
+
+
+def accuracies_in_other_settings(**accuracies):
+    return [
+        run
+        for settings in SIXTEEN
+        for version, value in accuracies.items()
+        for run in made(LINES[1], "gru", version, test_accuracy=value, settings=settings)
     ]
 
 
@@ -131,6 +158,16 @@ RESULTS = {
     "C18": (
         versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.95}),
         versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.5}),
+    ),
+    "C19": (
+        versions(DENOISING[1:], {"classic": 0.9, "warmup": 1e-3, "double": 1e-3}, settings={"data_seed": 0})
+        + versions(LINES[1:], {"classic": 0.6, "warmup": 0.9, "double": 0.9}, settings={"data_seed": 0}, **accuracy),
+        versions(DENOISING[1:], {"classic": 0.1, "warmup": 0.2, "double": 0.01}, settings={"data_seed": 0}),
+    ),
+    "C20": (in_other_settings((ONE, 0.5, 0.9)), in_other_settings((ONE, ONE, ONE))),
+    "C21": (
+        accuracies_in_other_settings(classic=0.4, warmup=0.9, double=0.95),
+        accuracies_in_other_settings(classic=0.4, warmup=0.3, double=0.95),
     ),
     "C22": (impact(low=0.5, high=0.01), impact(low=0.01, high=0.5)),
 }

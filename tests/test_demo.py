@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from multistable.experiments import demo as demo_module
 from multistable.experiments import demo_page
 from multistable.experiments.demo import configs, demo
+from multistable.experiments.experiment import Result
 from multistable.experiments.settling import Settling
 from multistable.training import Callback, Model, RunFolder
 from tiny_demo import tiny_configs
@@ -166,11 +167,11 @@ def spaces_with(before: int, warmed: int, trained: int, order: float, n: int = 2
     return demo_page.StateSpaces(first.tolist(), *ends)
 
 
-def results_with(losses: dict[str, float], outcome: str) -> dict[str, demo_page.Result]:
+def results_with(losses: dict[str, float], outcome: str) -> dict[str, Result]:
     course = {"outcome": outcome, "vaa": 0.5, "vaa_star": [[0.1]] * 5 + [[0.9]] * 10}
     return {
-        config.version: demo_page.Result(
-            config, [], course if config.kind.warmed else None, {"test_loss": losses[config.version]}, {}
+        config.version: Result(
+            config, [], {"test_loss": losses[config.version]}, {}, course if config.kind.warmed else None
         )
         for config in configs()
     }

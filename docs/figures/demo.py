@@ -6,6 +6,7 @@ Run: make figures, or python docs/figures/demo.py (what `make demo` has trained 
 from pathlib import Path
 
 from multistable.experiments import demo, demo_page, figures
+from multistable.experiments.experiment import Result
 from multistable.training import RunFolder
 
 
@@ -14,7 +15,7 @@ def main(out: Path = Path("runs/demo")) -> None:
     demo.demo(out)
     folders = {config.version: RunFolder.of(config, out) for config in demo.configs()}
     spaces = demo.state_spaces(folders["warmup"])
-    results = {version: demo_page.Result.of(folder) for version, folder in folders.items()}
+    results = {version: Result.of(folder) for version, folder in folders.items()}
 
     drawn, axes = figures.figure(9.6, 7.4, columns=2, rows=2)
     for place, (name, title) in zip(axes.flat, demo_page.TIMES.items(), strict=False):

@@ -48,7 +48,13 @@ class Cell(nn.Module, ABC, Generic[S]):
         Computed for all time steps at once, before the time loop: ``(..., n, input_size)`` to
         ``(..., n, any)``. Override it where a cell treats its input in another way.
         """
-        return u @ self.input_weight + self.bias.unsqueeze(-2)
+        weight, bias = self.input_weight, self.bias.unsqueeze(-2)
+        if weight.dim() == 2 or u.shape[1:-2] != weight.shape[:-2]:
+            return u @ weight + bias
+        # One product for each network: broadcast over time, its gradient would be a weight for each time step.
+        first = u.movedim(0, -3)
+        projected = first.flatten(-3, -2) @ weight + bias
+        return projected.unflatten(-2, first.shape[-3:-1]).movedim(-3, 0)
 
     @abstractmethod
     def step(self, projected: Tensor, state: S) -> S:

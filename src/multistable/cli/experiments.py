@@ -16,7 +16,7 @@ from multistable.experiments.claims import OPEN, Finding
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper import experiments
-from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, reproduce
+from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
 from multistable.training import Callback
 
@@ -43,7 +43,7 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
     """What there is to do and how long it may take."""
     listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")
     for experiment in wanted:
-        configs = experiment.at(scale)
+        configs = experiment.at(scale, out)
         done = len(configs) - len(unfinished(configs, out))
         listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
     console().print(listing)
@@ -56,18 +56,22 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
 
 
 def run(
-    todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device, minutes: float | None
+    wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device, together: int, minutes: float | None
 ) -> list[str]:
-    """Run what is left, and say what could not run."""
-    configs = [config for group in todo.groups for config in group]
+    """Run what is left, and what follows from its results; say what could not run."""
     deadline: list[Callback] = [] if minutes is None else [Deadline(minutes)]
-    try:
-        with progress(unfinished(configs, out)) as shown:
-            problems = reproduce(todo, out, device=device, callbacks=[shown, *deadline])
-    except OutOfTimeError:
-        left = len(unfinished(configs, out))
-        typer.echo(f"The {minutes:g} minutes are over, {left} runs are left: the same command goes on from there.")
-        return []
+    problems: list[str] = []
+    left, before = plan(wanted, scale, out, together), None
+    while left.left and left != before:
+        configs = [config for group in left.groups for config in group]
+        try:
+            with progress(unfinished(configs, out)) as shown:
+                problems = reproduce(left, out, device=device, callbacks=[shown, *deadline])
+        except OutOfTimeError:
+            count = len(unfinished(configs, out))
+            typer.echo(f"The {minutes:g} minutes are over, {count} runs are left: the same command goes on from there.")
+            return []
+        left, before = plan(wanted, scale, out, together), left
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)
     return problems

@@ -60,7 +60,7 @@ def reproduce(
         experiments.show_plan(todo, wanted, size, out, where)
         if dry_run:
             return
-        problems = experiments.run(todo, wanted, size, out, where, minutes)
+        problems = experiments.run(wanted, size, out, where, together, minutes)
         experiments.write_report(wanted, size, out)
         if problems:
             raise typer.Exit(1)

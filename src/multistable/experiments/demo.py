@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from multistable.experiments import demo_page
+from multistable.experiments.experiment import Result
 from multistable.experiments.settling import Settling, settling
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, Model, RunConfig, RunFolder, load, train
@@ -69,7 +70,7 @@ def demo(
         train(runs, out, device="cpu", callbacks=[AfterWarmup(out), *callbacks])
         folders = {config.version: RunFolder.of(config, out) for config in runs}
         spaces = state_spaces(folders["warmup"], states)
-    results = {version: demo_page.Result.of(folder) for version, folder in folders.items()}
+    results = {version: Result.of(folder) for version, folder in folders.items()}
     return demo_page.write(out / PAGE, results, spaces, SEED)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from multistable.experiments import figures
+from multistable.experiments.experiment import Result
 from multistable.experiments.figures import STYLES
 from multistable.experiments.page import write_page
 from multistable.experiments.settling import Settling
-from multistable.training import RunConfig, RunFolder
+from multistable.training import RunConfig
 
 TIMES = {"before": "Before the warmup", "warmed": "After the warmup", "trained": "After training"}
 """When the states of :class:`StateSpaces` are looked at."""
@@ -25,38 +26,6 @@ WARMUP = (
 
 SEEDS = "demo_seeds.json"
 """What other seeds gave, in this folder."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run: its configuration, epochs, warmup and results."""
-
-    config: RunConfig
-    metrics: list[dict[str, Any]]
-    warmup: dict[str, Any] | None
-    results: dict[str, Any]
-    record: dict[str, Any]
-
-    @classmethod
-    def of(cls, folder: RunFolder) -> "Result":
-        """What is in the run's folder."""
-        summary = folder.summary()
-        return cls(folder.config(), folder.metrics(), folder.warmup(), summary["results"], summary["record"])
-
-    @property
-    def verdict(self) -> str:
-        """What the test loss means."""
-        return verdict(self.results["test_loss"])
-
-    @property
-    def vaa_star(self) -> list[float]:
-        """VAA* at each step of the warmup, the mean over the layers; none where it had no warmup or that diverged."""
-        values = (self.warmup or {}).get("vaa_star", [])
-        return [sum(layers) / len(layers) for layers in values]
-
-    def column(self, name: str) -> list[float]:
-        """A number of each epoch; NaN where it is not finite."""
-        return [float("nan") if row[name] is None else row[name] for row in self.metrics]
 
 
 @dataclass(frozen=True)
@@ -86,6 +55,7 @@ def write(path: Path, results: Mapping[str, Result], spaces: StateSpaces, chosen
         config=config,
         results=results,
         styles=STYLES,
+        verdict=verdict,
         charts=charts(results),
         spaces=space_pictures(spaces),
         story=story(results, spaces),
@@ -119,7 +89,7 @@ def charts(results: Mapping[str, Result]) -> list[dict[str, str]]:
 def draw_losses(axes: Any, results: Mapping[str, Result]) -> None:
     """Validation loss by epoch."""
     for version, result in results.items():
-        figures.curve(axes, result.column("epoch"), result.column("validation_loss"), STYLES[version])
+        figures.curve(axes, *result.curve("validation_loss"), STYLES[version])
     axes.set_yscale("log")
     axes.set_ylim(top=max(3, axes.get_ylim()[1]))
     figures.rule(axes, 1.0, "answering 0 to everything")
@@ -130,7 +100,7 @@ def draw_losses(axes: Any, results: Mapping[str, Result]) -> None:
 def draw_vaa(axes: Any, results: Mapping[str, Result]) -> None:
     """VAA by epoch."""
     for version, result in results.items():
-        figures.curve(axes, result.column("epoch"), result.column("vaa"), STYLES[version])
+        figures.curve(axes, *result.curve("vaa"), STYLES[version])
     axes.set_ylim(0, 1.1)
     figures.rule(axes, 1 / results["warmup"].config.vaa_batch_size, "one attractor for all")
     figures.name_axes(axes, "epoch", "VAA (share of states)")
@@ -140,8 +110,9 @@ def draw_vaa(axes: Any, results: Mapping[str, Result]) -> None:
 def draw_warmup(axes: Any, results: Mapping[str, Result]) -> None:
     """VAA* at each step of the warmup."""
     for version, result in results.items():
-        if result.vaa_star:
-            figures.curve(axes, range(1, len(result.vaa_star) + 1), result.vaa_star, STYLES[version], markers=False)
+        values = vaa_star(result)
+        if values:
+            figures.curve(axes, range(1, len(values) + 1), values, STYLES[version], markers=False)
     axes.set_ylim(0, 1.1)
     figures.rule(axes, results["warmup"].config.target, f"target {results['warmup'].config.target}")
     figures.name_axes(axes, "gradient step of the warmup", "VAA* (share of states)")
@@ -188,9 +159,10 @@ def _of_states(spaces: StateSpaces) -> str:
 
 
 def _of_learning(results: Mapping[str, Result]) -> str:
+    losses = {version: result.results["test_loss"] for version, result in results.items()}
     said = [
-        f"the {PROSE[version]} ends at a test loss of {_number(result.results['test_loss'])} and {result.verdict}"
-        for version, result in results.items()
+        f"the {PROSE[version]} ends at a test loss of {_number(loss)} and {verdict(loss)}"
+        for version, loss in losses.items()
     ]
     text = "; ".join(said) + "."
     return text[0].upper() + text[1:]
@@ -201,10 +173,10 @@ def _of_warmup(results: Mapping[str, Result]) -> str:
     for version, result in results.items():
         if result.warmup is None:
             continue
-        if not result.vaa_star:
+        values = vaa_star(result)
+        if not values:
             said.append(f"The warmup of the {PROSE[version]} diverged.")
             continue
-        values = result.vaa_star
         said.append(
             f"During the {len(values)} steps of its warmup, VAA* of the {PROSE[version]} was {min(values):.2f} at its "
             f"lowest and {np.mean(values[-10:]):.2f} in the last ten steps, for a target of "
@@ -223,6 +195,12 @@ ENDS = {
     "short": ": fewer attractors than were aimed at",
 }
 """How a warmup ended, see ``ms.WarmupHistory.outcome``."""
+
+
+def vaa_star(result: Result) -> list[float]:
+    """VAA* at each step of the warmup, the mean over the layers; none where it had no warmup or that diverged."""
+    values = (result.warmup or {}).get("vaa_star", [])
+    return [sum(layers) / len(layers) for layers in values]
 
 
 def verdict(loss: float | None) -> str:

@@ -31,6 +31,12 @@ class Result:
     record: dict[str, Any]
     warmup: dict[str, Any] | None = None
 
+    @classmethod
+    def of(cls, folder: RunFolder) -> "Result":
+        """What is in the folder of a finished run."""
+        summary = folder.summary()
+        return cls(folder.config(), folder.metrics(), summary["results"], summary["record"], folder.warmup())
+
     def curve(self, quantity: str) -> tuple[list[int], list[float]]:
         """The epochs at which a quantity was recorded, and its values."""
         rows = [row for row in self.metrics if row.get(quantity) is not None]
@@ -39,13 +45,8 @@ class Result:
 
 def finished(configs: Iterable[RunConfig], out: Path | str) -> list[Result]:
     """The results there are of some runs."""
-    found = []
-    for config in configs:
-        folder = RunFolder.of(config, out)
-        if folder.finished:
-            summary = folder.summary()
-            found.append(Result(config, folder.metrics(), summary["results"], summary["record"], folder.warmup()))
-    return found
+    folders = [RunFolder.of(config, out) for config in configs]
+    return [Result.of(folder) for folder in folders if folder.finished]
 
 
 class Picture(Protocol):
@@ -78,6 +79,7 @@ class Experiment:
         runs: the paper's runs, without seeds.
         pictures: what is drawn.
         claims: the claims it bears on.
+        then: runs that follow from the results of those, at a scale; none when not given.
     """
 
     name: str
@@ -87,10 +89,15 @@ class Experiment:
     runs: tuple[RunConfig, ...]
     pictures: tuple[Picture, ...]
     claims: tuple[str, ...]
+    then: Callable[[Sequence[Result], Scale], list[RunConfig]] | None = None
 
-    def at(self, scale: Scale) -> list[RunConfig]:
-        """The runs at a scale, each once."""
-        return list({config.name: config for config in scale.of(self.runs)}.values())
+    def at(self, scale: Scale, out: Path | str | None = None) -> list[RunConfig]:
+        """The runs at a scale, each once; and those that follow, once what they depend on is finished in ``out``."""
+        first = list({config.name: config for config in scale.of(self.runs)}.values())
+        if self.then is None or out is None:
+            return first
+        results = finished(first, out)
+        return first if len(results) < len(first) else [*first, *self.then(results, scale)]
 
 
 def grouped(results: Iterable[Result], key: Callable[[RunConfig], Any]) -> dict[Any, list[Result]]:

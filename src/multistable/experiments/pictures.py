@@ -72,7 +72,8 @@ class Bars:
         panels = _panels(results)
         hues = list(grouped(results, self.hue))
         most = max((len(grouped(group, lambda config: config.cell)) for group in panels.values()), default=1)
-        drawn, axes = figure((1.4 + 0.9 * most) * max(len(panels), 1), 3.8, max(len(panels), 1), squeeze=False)
+        count = max(len(panels), 1)
+        drawn, axes = figure((1.3 + (0.9 if count == 1 else 0.6) * most) * count, 3.8, count, squeeze=False)
         for place, (task, group) in zip(axes[0], panels.items(), strict=False):
             cells = list(grouped(group, lambda config: config.cell))
             width = 0.8 / len(hues)
@@ -89,7 +90,7 @@ class Bars:
                     place.errorbar(where, value.mean, value.deviation, color=INK, capsize=2, linewidth=1)
                     dots = [r.results[self.quantity] for r in runs if r.results.get(self.quantity) is not None]
                     place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)
-            place.set_xticks(range(len(cells)), [cell.upper() for cell in cells])
+            place.set_xticks(range(len(cells)), [cell.upper() for cell in cells], fontsize=11 if count == 1 else 8.5)
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):
                 _log_where_wide(place, [spread(runs, self.quantity) for runs in grouped(group, self._kind).values()])
@@ -143,6 +144,7 @@ class Curves:
                 table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
                 if table.size:
                     curve(place, epochs, table, style_of(label, index), markers=False)
+            place.xaxis.get_major_locator().set_params(integer=True)
             if groups:
                 name_axes(place, "epoch", quantity_name(quantity, next(iter(groups.values()))[0].config.task))
             place.set_ylim(0, 1.05 if quantity == "vaa" else None)

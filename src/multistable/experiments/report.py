@@ -53,7 +53,7 @@ def findings(results: Sequence[Result]) -> dict[str, Finding]:
 
 def everything(experiments: Iterable[Experiment], scale: Scale, out: Path | str) -> list[Result]:
     """The results there are of some experiments, each run once."""
-    configs = {config.name: config for experiment in experiments for config in experiment.at(scale)}
+    configs = {config.name: config for experiment in experiments for config in experiment.at(scale, out)}
     return finished(configs.values(), out)
 
 
@@ -72,7 +72,7 @@ def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | st
     out = Path(out)
     results = {result.config.name: result for result in everything(experiments, scale, out)}
     verdicts = findings(list(results.values()))
-    sections = [_section(experiment, scale, results, verdicts, out / PICTURES) for experiment in experiments]
+    sections = [_section(experiment, scale, results, verdicts, out) for experiment in experiments]
     return write_page(
         out / PAGE,
         "report.html.j2",
@@ -83,7 +83,7 @@ def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | st
         seconds=wall_time(results.values()),
         records=sorted({_versions(result) for result in results.values()}),
         runs=len(results),
-        planned=len({config.name for experiment in experiments for config in experiment.at(scale)}),
+        planned=len({config.name for experiment in experiments for config in experiment.at(scale, out)}),
     )
 
 
@@ -101,11 +101,12 @@ def _section(
     scale: Scale,
     results: Mapping[str, Result],
     verdicts: Mapping[str, Finding],
-    pictures: Path,
+    out: Path,
 ) -> Section:
-    configs = experiment.at(scale)
+    configs = experiment.at(scale, out)
     mine = [results[config.name] for config in configs if config.name in results]
     shown = []
+    pictures = out / PICTURES
     for picture in experiment.pictures if mine else ():
         drawn = picture.draw(mine)
         name = f"{experiment.name}-{picture.name}".replace("_", "-")

@@ -44,7 +44,7 @@ class Plan:
 
 def plan(experiments: Sequence[Experiment], scale: Scale, out: Path | str, together: int = 32) -> Plan:
     """The runs of some experiments, each once, and what is left to do of them."""
-    configs = {config.name: config for experiment in experiments for config in experiment.at(scale)}
+    configs = {config.name: config for experiment in experiments for config in experiment.at(scale, out)}
     parts = groups(configs.values(), together)
     return Plan(parts, [sum(not RunFolder.of(config, out).finished for config in part) for part in parts])
 

@@ -19,6 +19,7 @@ class Scale:
         changes: settings of every run that are not the paper's.
         units: the hidden size for each of the paper's; the others stay.
         tasks: the task in place of each of the paper's; the others stay.
+        keeps: whether a run of the paper is run at all.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Scale:
     changes: dict[str, Any] = field(default_factory=dict)
     units: Callable[[int], int] = lambda units: units
     tasks: Callable[[Task], Task] = lambda task: task
+    keeps: Callable[[RunConfig], bool] = lambda config: True
 
     def of(self, configs: Sequence[RunConfig]) -> list[RunConfig]:
         """Runs at this scale in place of the paper's, one for each seed."""
@@ -39,6 +41,7 @@ class Scale:
                 seed=seed,
             )
             for config in configs
+            if self.keeps(config)
             for seed in range(self.seeds)
         ]
 
@@ -105,6 +108,7 @@ SMOKE = Scale(
     },
     units=lambda units: units // 32,
     tasks=_smoke_task,
+    keeps=lambda config: config.num_layers < 3 and config.learning_rate > 1e-4,
 )
 
 SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}

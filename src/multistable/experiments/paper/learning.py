@@ -26,7 +26,7 @@ EXPERIMENTS = (
         pictures=(
             Curves(
                 name="lstm_chrono",
-                caption="LSTM with its usual and with chrono initialisation: the loss falls when VAA rises.",
+                caption="LSTM with its usual and with chrono initialisation.",
                 quantities=CURVES,
                 series=lambda config: config.cell if config.cell in ("lstm", "chrono") else None,
             ),
@@ -79,7 +79,7 @@ EXPERIMENTS = (
         pictures=(
             Curves(
                 name="each",
-                caption="Each run's loss falls only after its own VAA has left 1/n.",
+                caption="Each run by itself.",
                 quantities=CURVES,
                 series=lambda config: f"seed {config.seed}",
             ),

@@ -1,0 +1,101 @@
+"""Claims on other and on selected hyperparameters (section 5.4, appendices E and F)."""
+
+from collections.abc import Sequence
+from itertools import product
+
+from multistable.experiments.claims.base import Check, Claim, all_of, by, less
+from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learning_follows_vaa
+from multistable.experiments.experiment import Result
+from multistable.experiments.selection import setting_of
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+
+SETTINGS = 16
+"""Of appendix E."""
+
+
+def selected(results: Sequence[Result]) -> list[Check]:
+    """C19: with selected settings warmup and double layers are still better than classic, on denoising.
+
+    The final runs are those on one learning set, with nothing kept to select by.
+    """
+    chosen = [r for r in results if r.config.data_seed is not None and r.config.selection == 0]
+    checks = []
+    loss = by(
+        [r for r in chosen if isinstance(r.config.task, Denoising)],
+        lambda config: (config.cell, config.version),
+        "test_loss",
+    )
+    for cell in MONOSTABLE:
+        for version in ("warmup", "double"):
+            names = f"denoising, {cell} {version}", f"{cell} classic"
+            checks.append(less(names, (loss[cell, version], loss[cell, "classic"])))
+    right = by(
+        [r for r in chosen if isinstance(r.config.task, PermutedLineSequentialMNIST)],
+        lambda config: (config.cell, config.version),
+        "test_accuracy",
+    )
+    for version in ("warmup", "double"):
+        names = "line MNIST, accuracy of lstm classic", f"lstm {version}"
+        checks.append(less(names, (right["lstm", "classic"], right["lstm", version])))
+    return checks
+
+
+def other_settings(results: Sequence[Result]) -> list[Check]:
+    """C20."""
+    chosen = [
+        r
+        for r in results
+        if isinstance(r.config.task, CopyFirstInput) and r.config.version == "classic" and r.config.cell in MONOSTABLE
+    ]
+    shortest = min((r.config.task.length for r in chosen), default=0)
+    chosen = [r for r in chosen if r.config.task.length == shortest]
+    found = dict.fromkeys(setting_of(r.config) for r in chosen)
+    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", None)]
+    for setting, cell in product(found, MONOSTABLE):
+        alike = [r for r in chosen if setting_of(r.config) == setting and r.config.cell == cell]
+        checks.append(all_of(f"{cell}, {_said(setting)}", [learning_follows_vaa(r) for r in alike], FOLLOWS))
+    return checks
+
+
+def warmup_in_other_settings(results: Sequence[Result]) -> list[Check]:
+    """C21, for the longer forgetting period."""
+    chosen = [r for r in results if isinstance(r.config.task, PermutedLineSequentialMNIST) and r.config.cell == "gru"]
+    chosen = [r for r in chosen if r.config.data_seed is None]
+    longest = max((r.config.task.length for r in chosen), default=0)
+    chosen = [r for r in chosen if r.config.task.length == longest]
+    found = dict.fromkeys(setting_of(r.config) for r in chosen)
+    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", None)]
+    for setting in found:
+        alike = [r for r in chosen if setting_of(r.config) == setting]
+        right = by(alike, lambda config: config.version, "test_accuracy")
+        for version in ("warmup", "double"):
+            names = f"{_said(setting)}, accuracy of classic", version
+            checks.append(less(names, (right["classic"], right[version])))
+    return checks
+
+
+def _said(setting: tuple[int, int, float, int]) -> str:
+    layers, units, rate, batch = setting
+    return f"{layers} x {units}, learning rate {rate:g}, batch {batch}"
+
+
+CLAIMS = (
+    Claim(
+        "C19",
+        "With selected hyperparameters warmup and double layers are still better (two tables)",
+        "app:hyperparameters",
+        selected,
+    ),
+    Claim(
+        "C20",
+        "The link between VAA and learning holds for other hyperparameters",
+        "app:generalisation_vaa",
+        other_settings,
+    ),
+    Claim(
+        "C21",
+        "Warmup and double layers improve on a classic GRU in the same settings",
+        "app:generalisation_warmup",
+        warmup_in_other_settings,
+    ),
+)

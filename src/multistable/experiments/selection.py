@@ -1,0 +1,92 @@
+"""Hyperparameter selection (appendix F): every setting on the same splits, the lowest mean selection loss wins."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from multistable.experiments.experiment import Result, grouped, spread
+from multistable.experiments.pictures import Bars, Rows
+from multistable.experiments.scales import Scale
+from multistable.training import RunConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Setting = tuple[int, int, float, int]
+"""L, H, the learning rate and B."""
+
+Kind = tuple[str, str]
+"""Cell and version."""
+
+
+def setting_of(config: RunConfig) -> Setting:
+    """What is chosen among."""
+    return config.num_layers, config.hidden_size, config.learning_rate, config.batch_size
+
+
+def best(results: Sequence[Result]) -> dict[Kind, RunConfig]:
+    """For each cell and version a run with the setting of the lowest mean selection loss.
+
+    A setting of which a run has diverged is out.
+    """
+    chosen = {}
+    for kind, runs in grouped(_selecting(results), lambda config: (config.cell, config.version)).items():
+        means = {}
+        for setting, alike in grouped(runs, setting_of).items():
+            losses = [run.results["selection_loss"] for run in alike]
+            if None not in losses:
+                means[setting] = statistics.fmean(losses), alike[0].config
+        if means:
+            chosen[kind] = min(means.values(), key=lambda entry: entry[0])[1]
+    return chosen
+
+
+def final_runs(results: Sequence[Result], scale: Scale) -> list[RunConfig]:
+    """With the settings that won, runs on the learning set with the usual division, one for each seed."""
+    chosen = best(results).values()
+    return [replace(config, selection=0.0, seed=seed) for config in chosen for seed in range(scale.seeds)]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The settings that won and the test results with them, the paper's printed ones beside.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        quantity: of the summaries.
+        printed: the paper's table: for each cell and version the setting, the mean and the deviation.
+    """
+
+    name: str
+    caption: str
+    quantity: str
+    printed: dict[Kind, tuple[Setting, float, float]]
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """The results of the final runs."""
+        return Bars(self.name, self.caption, self.quantity).draw(final(results))
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell and version."""
+        rows = []
+        for kind, config in best(results).items():
+            runs = [run for run in final(results) if (run.config.cell, run.config.version) == kind]
+            value = spread(runs, self.quantity)
+            row = [kind[0].upper(), kind[1], *map(str, setting_of(config)), "" if value is None else str(value)]
+            if kind in self.printed:
+                setting, mean, deviation = self.printed[kind]
+                row += [*map(str, setting), f"{mean:g} ± {deviation:g}"]
+            rows.append(row + [""] * (12 - len(row)))
+        ours, theirs = (["L", "H", "rate", "B", f"{self.quantity}{whose}"] for whose in ("", " in the paper"))
+        return ["cell", "version", *ours, *theirs], rows
+
+
+def final(results: Sequence[Result]) -> list[Result]:
+    """Those that were not for selecting."""
+    return [result for result in results if result.config.selection == 0]
+
+
+def _selecting(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result.config.selection > 0]
