@@ -3,7 +3,7 @@
     python docs/figures/copy_50.py                      # from the results that are there
     python docs/figures/copy_50.py --runs runs          # from run folders, whose results are stored first
 
-The runs are those of ``multistable train copy --T 50 --cell all --version all --seeds 5``.
+The runs are those of ``double-control-copy`` at the paper's scale with T = 50.
 """
 
 import argparse
@@ -13,10 +13,10 @@ from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.experiment import Result, finished
 from multistable.experiments.figures import png
-from multistable.experiments.paper.grids import CELLS, COPY, grid
+from multistable.experiments.paper.grids import CELLS, COPY, FOUR, grid
 from multistable.experiments.pictures import Bars, Curves
 from multistable.experiments.scales import PAPER
-from multistable.training import VERSIONS, RunConfig
+from multistable.training import RunConfig
 
 RESULTS = Path(__file__).parents[1] / "results"
 STORED = RESULTS / "copy_50.json"
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path)
     arguments = parser.parse_args()
     if arguments.runs:
-        write_results(finished(PAPER.of(grid(COPY[:1], CELLS, VERSIONS)), arguments.runs), STORED)
+        write_results(finished(PAPER.of(grid(COPY[:1], CELLS, FOUR)), arguments.runs), STORED)
     results = read_results(STORED)
     for picture in PICTURES:
         png(picture.draw(results), RESULTS / f"{picture.name}.png")

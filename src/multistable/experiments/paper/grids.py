@@ -11,6 +11,8 @@ from multistable.training.config import paper_sizes
 CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
 WARMED = ("lstm", "gru", "mgu", "chrono")
 """The cells that the paper warms up."""
+FOUR = ("classic", "warmup", "double", "double-classic")
+"""The versions of sections 5.2 and 5.3."""
 
 COPY = tuple(CopyFirstInput(T) for T in (50, 300, 600))
 DENOISING = tuple(Denoising(200, N) for N in (5, 100))

@@ -1,10 +1,9 @@
 """Sections 5.2 and 5.3: warmup, and double layers with partial warmup."""
 
 from multistable.experiments.experiment import Experiment
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR, WARMED, grid
 from multistable.experiments.pictures import Bars, Curves, Label, WarmupCourse
 from multistable.tasks import PermutedLineSequentialMNIST, PermutedSequentialMNIST
-from multistable.training import VERSIONS
 
 SEQUENTIAL = (PermutedSequentialMNIST(),)
 LINES = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
@@ -132,7 +131,7 @@ EXPERIMENTS = (
         order=80,
         labels=("tab:double_bench1",),
         title="Copy first input: double layers without warmup",
-        runs=grid(COPY, CELLS, VERSIONS),
+        runs=grid(COPY, CELLS, FOUR),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C18",),
     ),
@@ -141,7 +140,7 @@ EXPERIMENTS = (
         order=81,
         labels=("tab:double_bench2",),
         title="Denoising: double layers without warmup",
-        runs=grid(DENOISING, CELLS, VERSIONS),
+        runs=grid(DENOISING, CELLS, FOUR),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C18",),
     ),
