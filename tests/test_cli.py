@@ -197,6 +197,7 @@ def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
         "warmup": "to begin group 1",
         "double": "to begin group 2",
         "double-classic": "to begin group 2",
+        "auxiliary": "to begin group 3",
     }
     assert "3 of 4 runs to train" in result.stdout
 

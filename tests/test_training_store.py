@@ -46,7 +46,8 @@ def outcome(folder):
     """All that must not depend on interruptions."""
     rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
     weights = {name: weight.tolist() for name, weight in folder.weights().items()}
-    return rows, folder.summary()["results"], weights, folder.warmup()
+    course = {name: value for name, value in (folder.warmup() or {}).items() if name != "seconds"}
+    return rows, folder.summary()["results"], weights, course
 
 
 # Configurations and names
@@ -59,7 +60,19 @@ def test_a_configuration_survives_json():
 
 
 def test_every_setting_changes_the_name():
-    base = small(version="warmup", num_layers=1)
+    base, auxiliary = small(version="warmup", num_layers=1), small(version="auxiliary", num_layers=1)
+    of_auxiliary = {
+        "pretraining_epochs": 3,
+        "auxiliary_weight": 0.5,
+        "auxiliary_loss": "prediction",
+        "stretch_length": 2,
+        "stretches": 1,
+        "anchors": "random",
+        "teacher_forcing": False,
+    }
+    short = replace(auxiliary, stretch_length=1, stretches=3)
+    changed = [replace(short, **{field: value}).name for field, value in of_auxiliary.items()]
+    assert len({short.name, *changed}) == 1 + len(of_auxiliary)
     others = {
         "task": CopyFirstInput(7),
         "cell": "mgu",
@@ -73,11 +86,12 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
     }
     for field in base.to_dict():
-        if field not in others:
+        if field not in others and field not in of_auxiliary:
             value = getattr(base, field)
             others[field] = value / 2 if isinstance(value, float) else value + 2
     names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
-    assert len(names) == 1 + len(base.to_dict())
+    assert len(names) == 1 + len(base.to_dict()) - len(of_auxiliary)
+    assert all(replace(base, **{field: value}).name == base.name for field, value in of_auxiliary.items())
 
 
 def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
@@ -99,7 +113,7 @@ def test_names_stay_what_they_are():
     ("change", "message"),
     [
         ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
-        ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, got 'warm'"),
+        ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
         ({"precision": "half"}, "precision must be one of ieee, tf32x3, tf32, got 'half'"),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
         ({"epochs": 0}, "epochs must be a positive integer, got 0"),

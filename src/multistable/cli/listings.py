@@ -64,10 +64,12 @@ def show_run(path: Path) -> None:
     for name, value in config.to_dict().items():
         settings.add_row(name, str(value))
     metrics = folder.metrics()
-    names = list(dict.fromkeys(name for row in metrics for name in row if name not in ("epoch", "seconds")))
+    apart = ("epoch", "phase", "seconds", "step_seconds")
+    names = list(dict.fromkeys(name for row in metrics for name in row if name not in apart))
     epochs = table("epoch", *(name.replace("_", " ") for name in names), "seconds", numbers=True, title="Epochs")
     for row in metrics:
-        epochs.add_row(str(row["epoch"]), *(number(row.get(name)) for name in names), f"{row['seconds']:.1f}")
+        phase = " pretraining" if row.get("phase") == "pretraining" and row["epoch"] else ""
+        epochs.add_row(f"{row['epoch']}{phase}", *(number(row.get(name)) for name in names), f"{row['seconds']:.1f}")
     console().print(settings, epochs)
     if folder.finished:
         console().print(results([(config, folder.summary())]))

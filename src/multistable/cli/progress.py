@@ -69,7 +69,7 @@ class Pace(Callback):
     def __init__(self, configs: Iterable[RunConfig], clock: Callable[[], float] = time.monotonic) -> None:
         runs = list(configs)
         self.beginnings = Work(total=len(runs))
-        self.epochs = Work(total=sum(config.epochs for config in runs))
+        self.epochs = Work(total=sum(config.all_epochs for config in runs))
         self._clock = clock
         self._start = self._mark = clock()
         self._part = 0.0  # of the present epoch
@@ -135,7 +135,7 @@ class Lines(Callback):
 
     def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
         self.pace.on_epoch(configs, metrics)
-        epoch = f"epoch {metrics[0]['epoch']}/{configs[0].epochs}"
+        epoch = told(configs[0], metrics[0]["epoch"])
         self._say(f"{names(configs)}: {epoch}: {in_words(configs, metrics)}")
 
     def on_end(self, configs: Configs, summaries: Metrics) -> None:
@@ -193,28 +193,40 @@ class Bars(Callback):
         bars.add_row("all runs", _bar(1, self.pace.done), self.pace.times)
         if not self._configs:
             return Group(bars, "preparing the data")
-        epochs = self._configs[0].epochs
+        epochs = self._configs[0].all_epochs
         if self._warmup is not None:
             total = self._configs[0].warmup_steps
             bars.add_row("warmup", _bar(total, self._warmup.step), warmup_state(self._configs, self._warmup))
         elif 0 < self._epoch <= epochs:
-            told = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
-            bars.add_row(f"epoch {self._epoch}/{epochs}", _bar(self._steps, self._step), told)
+            now = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
+            bars.add_row(told(self._configs[0], self._epoch), _bar(self._steps, self._step), now)
         return Group(bars, names(self._configs), *([self._latest()] if self._metrics else []))
 
     def _latest(self) -> Table:
-        latest = table("", *COLUMNS.values(), numbers=True)
+        shown = {name: title for name, title in COLUMNS.items() if name in USUAL or name in self._metrics[0]}
+        latest = table("", *shown.values(), numbers=True)
         for label, rows in by_kind(self._configs, self._metrics).items():
-            latest.add_row(label, *(mean([row.get(name) for row in rows], short) for name in COLUMNS))
+            latest.add_row(label, *(mean([row.get(name) for row in rows], short) for name in shown))
         return latest
 
 
-COLUMNS = {"training_loss": "training loss", "validation_loss": "validation loss", "vaa": "VAA"}
+COLUMNS = {"training_loss": "training loss", "validation_loss": "validation loss"}
+COLUMNS |= {"reconstruction_loss": "reconstruction loss", "vaa": "VAA"}
 """What is shown of an epoch."""
 
+USUAL = ("training_loss", "validation_loss", "vaa")
+"""What every run has, if not at every epoch."""
+
 SAID = {"validation_loss": "validation loss", "test_loss": "test loss", "test_accuracy": "accuracy"}
-SAID |= {"validation_accuracy": "accuracy", "vaa": "VAA", "final_vaa": "VAA"}
+SAID |= {"validation_accuracy": "accuracy", "reconstruction_loss": "reconstruction loss"}
+SAID |= {"vaa": "VAA", "final_vaa": "VAA"}
 """What is said in a line, of an epoch or of the results."""
+
+
+def told(config: RunConfig, epoch: int) -> str:
+    """Which epoch it is, of how many."""
+    phase = " (pretraining)" if 0 < epoch <= config.pretraining else ""
+    return f"epoch {epoch}/{config.all_epochs}{phase}"
 
 
 def names(configs: Configs) -> str:

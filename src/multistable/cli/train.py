@@ -69,8 +69,8 @@ def train(
     version: Annotated[
         list[str],
         typer.Option(
-            help="classic, warmup, double (layers of two halves, one of them warmed up), double-classic, or all. "
-            "May be given several times.",
+            help="classic, warmup, double (layers of two halves, one of them warmed up), double-classic, auxiliary "
+            "(pretrained to reconstruct its input), or all. May be given several times.",
             rich_help_panel=NETWORK,
         ),
     ] = ["classic", "warmup"],  # noqa: B006
@@ -103,7 +103,9 @@ def train(
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Passes over the training set.", show_default="50", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Passes over the training set, after any pretraining.", show_default="50", rich_help_panel=TRAINING
+        ),
     ] = None,
     batch_size: Annotated[
         int | None,

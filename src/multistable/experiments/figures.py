@@ -54,6 +54,7 @@ STYLES = {
     "warmup": Style("warmed up", BLUE, "s"),
     "double": Style("double layer", GREEN, "^"),
     "double-classic": Style("double layer, no warmup", PURPLE, "v", "--"),
+    "auxiliary": Style("auxiliary loss", ORANGE, "D", "-."),
 }
 """By the names of ``multistable.training.VERSIONS``."""
 

@@ -39,6 +39,7 @@ def quantity_name(quantity: str, task: Task) -> str:
         "test_loss": f"test {loss}",
         "test_accuracy": "test accuracy",
         "validation_accuracy": "validation accuracy",
+        "reconstruction_loss": "reconstruction squared error",
         "vaa": "VAA",
     }
     return names.get(quantity, quantity)

@@ -5,8 +5,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from multistable.arguments import positive_integer
-from multistable.tasks import CopyFirstInput, Task, make_task, name_of
+from multistable.dynamics.checks import check_positive_number
+from multistable.tasks import (
+    CopyFirstInput,
+    Denoising,
+    PermutedLineSequentialMNIST,
+    Task,
+    make_task,
+    name_of,
+)
 from multistable.training.settings import Config, Version
+
+AUXILIARY_LOSSES = ("reconstruction", "prediction")
+ANCHORS = ("cut", "random")
 
 
 VERSIONS = {
@@ -14,6 +25,12 @@ VERSIONS = {
     "warmup": Version(double=False, warmed=True, about="one cell a layer, warmed up"),
     "double": Version(double=True, warmed=True, about="double layers, one half of each warmed up"),
     "double-classic": Version(double=True, warmed=False, about="double layers without warmup"),
+    "auxiliary": Version(
+        double=False,
+        warmed=False,
+        about="one cell a layer, pretrained and trained with an auxiliary loss",
+        auxiliary=True,
+    ),
 }
 
 
@@ -29,6 +46,14 @@ class RunConfig(Config):
         testing_sequences: size of the test set; the task's own size when not given.
         validation: the share of the learning set that is kept to choose the best epoch by.
         selection: the share of the learning set that is kept to choose hyperparameters by.
+        pretraining_epochs: passes over the training set on the auxiliary loss alone, before the ``epochs`` on both.
+        auxiliary_weight: of the auxiliary loss beside the task's.
+        auxiliary_loss: ``"reconstruction"`` of the stretch before a state, or ``"prediction"`` of the one after it.
+        stretch_length: time steps of a stretch; the appendix's for the task when not given.
+        stretches: how many of each sequence.
+        anchors: where stretches end: ``"cut"`` for one after another from the beginning, ``"random"`` for times drawn
+            anew for each sequence and epoch.
+        teacher_forcing: the decoder is given the true value of the step before.
 
     The others are those of :class:`Config`.
     """
@@ -42,18 +67,35 @@ class RunConfig(Config):
     testing_sequences: int | None = None
     validation: float = 0.2
     selection: float = 0.0
+    pretraining_epochs: int = 20
+    auxiliary_weight: float = 1.0
+    auxiliary_loss: str = "reconstruction"
+    stretch_length: int | None = None
+    stretches: int = 1
+    anchors: str = "cut"
+    teacher_forcing: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("epochs", self.epochs)
-        for name in ("training_sequences", "testing_sequences"):
+        for name, accepted in _CHOICES.items():
+            if getattr(self, name) not in accepted:
+                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
+        for name in _COUNTS:
+            positive_integer(name, getattr(self, name))
+        for name in ("training_sequences", "testing_sequences", "stretch_length"):
             if getattr(self, name) is not None:
                 positive_integer(name, getattr(self, name))
+        check_positive_number("auxiliary_weight", self.auxiliary_weight)
+        if self.pretraining_epochs != 0:
+            positive_integer("pretraining_epochs", self.pretraining_epochs)
         if not 0 < self.validation < 1:
             raise ValueError(f"validation must be a share between 0 and 1, got {self.validation!r}")
         if not 0 <= self.selection < 1 - self.validation:
             left = f"what validation leaves, 1 - {self.validation!r}"
             raise ValueError(f"selection must be a share from 0 to less than {left}, got {self.selection!r}")
+        if self.kind.auxiliary:
+            many = self.stretches if self.anchors == "cut" else 1
+            check_stretches(self.stretch, many, self.task.length, ahead=self.looks_ahead)
         if self.training_sequences is not None:
             self.check_sizes(self.training_sequences)
 
@@ -93,13 +135,37 @@ class RunConfig(Config):
         return make_task(name, settings, data)
 
     @property
+    def pretraining(self) -> int:
+        """The epochs of pretraining that the run has; they count from 1, those of training go on from there."""
+        return self.pretraining_epochs if self.kind.auxiliary else 0
+
+    @property
+    def all_epochs(self) -> int:
+        """Those of pretraining and of training."""
+        return self.pretraining + self.epochs
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the auxiliary loss is one of prediction."""
+        return self.auxiliary_loss == "prediction"
+
+    @property
+    def stretch(self) -> int:
+        """The time steps of a stretch: as given, or the appendix's."""
+        return paper_stretch(self.task) if self.stretch_length is None else self.stretch_length
+
+    def without_meaning(self) -> tuple[str, ...]:
+        """Settings that have no influence on this run."""
+        return (*super().without_meaning(), *(() if self.kind.auxiliary else _OF_AUXILIARY))
+
+    @property
     def duration(self) -> int:
         """How many epochs training takes in all, see :attr:`unit`."""
-        return self.epochs
+        return self.all_epochs
 
     def goes_with(self) -> "RunConfig":
         """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
-        alike = "double-classic" if self.kind.double else "classic"
+        alike = "double-classic" if self.kind.double else "auxiliary" if self.kind.auxiliary else "classic"
         return replace(self, seed=0, version=alike, learning_rate=1.0, target=1.0)
 
 
@@ -108,3 +174,37 @@ def paper_sizes(task: Task) -> dict[str, int]:
     if isinstance(task, CopyFirstInput):
         return {"num_layers": 1, "hidden_size": 128}
     return {"num_layers": 2, "hidden_size": 256}
+
+
+def paper_stretch(task: Task) -> int:
+    """The time steps that the appendix evaluates the reconstruction loss on; two thirds of tasks it does not have."""
+    match task:
+        case CopyFirstInput(T=T) if T in _STRETCHES_OF_COPY:
+            return _STRETCHES_OF_COPY[T]
+        case Denoising(T=200):
+            return 150
+        case PermutedLineSequentialMNIST(N=N) if N in _STRETCHES_OF_LINES:
+            return _STRETCHES_OF_LINES[N]
+    return max(1, 2 * task.length // 3)
+
+
+def check_stretches(stretch: int, stretches: int, length: int, *, ahead: bool) -> None:
+    """So many stretches, and the one to be predicted, fit one after another into a sequence."""
+    if stretch * (stretches + ahead) > length:
+        many = "1 stretch" if stretches == 1 else f"{stretches} stretches"
+        then = " and as much to be predicted" if ahead else ""
+        raise ValueError(
+            f"stretch_length must leave room for {many}{then} in a sequence of {length} time steps, got {stretch}"
+        )
+
+
+_STRETCHES_OF_COPY = {50: 30, 300: 200, 600: 400}
+_STRETCHES_OF_LINES = {72: 50, 472: 350}
+
+
+_CHOICES = {"auxiliary_loss": AUXILIARY_LOSSES, "anchors": ANCHORS}
+_OF_AUXILIARY = (
+    *("pretraining_epochs", "auxiliary_weight", "auxiliary_loss", "stretch_length", "stretches", "anchors"),
+    "teacher_forcing",
+)
+_COUNTS = ("epochs", "stretches")

@@ -1,6 +1,7 @@
 """Runs of one architecture trained as one ensemble."""
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,6 +24,7 @@ from multistable.networks import Ensemble
 from multistable.scan import engine
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
+from multistable.training.auxiliary import Auxiliary, decoder_of
 from multistable.training.config import RunConfig
 from multistable.training.data import Sets, TrainingSequences, division, sets
 from multistable.training.model import Model, Readout
@@ -71,7 +73,8 @@ class Group:
         if warmed:
             for index, course in zip(warmed, self._warm_up(models, warmed, on_step), strict=True):
                 courses[index] = course
-        self._assemble(models)
+        self._assemble(models, self._decoders())
+        self._enter(self.phase(0))
         return courses
 
     def restore(self, checkpoints: Sequence[Checkpoint]) -> None:
@@ -81,7 +84,10 @@ class Group:
             model = Model.of(config)
             model.load_state_dict(_part(checkpoint.tensors, "weights"))
             models.append(model.to(self.device))
-        self._assemble(models, steps=checkpoints[0].notes["epoch"] * self.steps)
+        self._assemble(models, self._decoders())
+        epoch = checkpoints[0].notes["epoch"]
+        before = self.configs[0].pretraining if self.phase(epoch) == "training" else 0
+        self._enter(self.phase(epoch), (epoch - before) * self.steps)
         for part, tensors in self._kept().items():
             for name, tensor in tensors.items():
                 tensor.copy_(torch.stack([checkpoint.tensors[f"{part}.{name}"] for checkpoint in checkpoints]))
@@ -97,23 +103,47 @@ class Group:
         """The weights of the lowest validation loss of one of the runs."""
         return {name: tensor[run] for name, tensor in self._best_weights.items()}
 
-    def train(self, epoch: int, on_step: Callable[[int], None]) -> list[float]:
-        """One pass over the training sets; returns the mean loss of each run."""
+    def phase(self, epoch: int) -> str:
+        """``"pretraining"`` or ``"training"``; epoch 0 belongs to what comes first."""
+        pretraining = self.configs[0].pretraining
+        return "pretraining" if pretraining and epoch <= pretraining else "training"
+
+    def train(self, epoch: int, on_step: Callable[[int], None]) -> dict[str, list[float]]:
+        """One pass over the training sets; returns the mean losses of each run, by name."""
+        if self.phase(epoch) != self._phase:
+            self._enter(self.phase(epoch))
         size, total = self.batch_size, self.rows.training.shape[1]
         orders = [torch.randperm(total, generator=generator(config.seed, "order", epoch)) for config in self.configs]
         rows = self.rows.training.gather(1, torch.stack(orders).to(self.device))
-        batches = rows.split(size, dim=1)
-        losses = torch.zeros(len(self.configs), dtype=torch.float64, device=self.device)
+        columns = [rows] if self.auxiliary is None else [rows, self.auxiliary.ends(total, self.device, epoch)]
+        batches = zip(*(column.split(size, dim=-1) for column in columns), strict=True)
+        losses = torch.zeros(len(self._minimised), len(self.configs), dtype=torch.float64, device=self.device)
         with self._precision():
             for step, batch in enumerate(batches, start=1):
-                take = self._graphed if batch.shape[1] == size else self._step
-                losses += take(batch.contiguous()) * (batch.shape[1] / total)
+                n = batch[0].shape[1]
+                take = self._graphed if n == size else self._step
+                losses += take(*(column.contiguous() for column in batch)) * (n / total)
                 on_step(step)
-        return losses.tolist()
+        return dict(zip(self._minimised, losses.tolist(), strict=True))
 
     def validate(self) -> Scores:
         """Scores on the validation sets."""
         return self._evaluate(self.learning, self.rows.validation)
+
+    @torch.no_grad()
+    def reconstruct(self) -> list[float] | None:
+        """The auxiliary loss of each run on its validation set, where it has one."""
+        if self.auxiliary is None:
+            return None
+        rows, losses = self.rows.validation, torch.zeros(len(self.configs), dtype=torch.float64, device=self.device)
+        ends = self.auxiliary.ends(rows.shape[1], self.device, "validation")
+        at_once = self._at_once
+        with self._precision():
+            for part, end in zip(rows.split(at_once, dim=-1), ends.split(at_once, dim=-1), strict=True):
+                inputs = self.learning.take(part).inputs
+                states = self.model.rnn.advance(inputs)[1]
+                losses += self.auxiliary.loss(inputs, states, end) * (part.shape[1] / rows.shape[1])
+        return losses.tolist()
 
     def keep_best(self, losses: Sequence[float], epoch: int) -> None:
         """Remember the weights of the runs whose validation loss is the lowest so far."""
@@ -147,39 +177,67 @@ class Group:
         finally:
             self._set_weights(present)
 
-    def _assemble(self, models: Sequence[Model], steps: int = 0) -> None:
+    def _decoders(self) -> list[Model]:
+        """The decoders of the runs with their initial weights, where they have any."""
+        return [decoder_of(config).to(self.device) for config in self.configs if config.kind.auxiliary]
+
+    def _assemble(self, models: Sequence[Model], decoders: Sequence[Model]) -> None:
         self.ensemble = Ensemble([model.rnn for model in models])
         self.model = Model(self.ensemble.network, Readout.stacked([model.readout for model in models]))
+        self.auxiliary = Auxiliary(self.configs, decoders) if decoders else None
         self._weights = dict(self.model.named_parameters())
         self._best_weights = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        self._decoder = {} if self.auxiliary is None else dict(self.auxiliary.decoder.named_parameters())
+
+    def _enter(self, phase: str, steps: int = 0) -> None:
+        """Begin a phase, or be ``steps`` gradient steps in it: what is minimised, and the optimiser of what moves."""
+        self._phase, pretraining = phase, phase == "pretraining"
+        self._minimised = [] if pretraining else ["training_loss"]
+        self._minimised += [] if self.auxiliary is None else ["training_reconstruction_loss"]
+        # Nothing tells the readout anything in the pretraining.
+        of_model = {name: w for name, w in self._weights.items() if name.startswith("rnn.") or not pretraining}
+        self._moved = of_model | {f"decoder.{name}": weight for name, weight in self._decoder.items()}
         rates = torch.tensor([config.learning_rate for config in self.configs], dtype=torch.float64)
-        self._adam = Adam(list(self._weights.values()), rates, steps)
+        self._adam = Adam(list(self._moved.values()), rates, steps)
         self._graphed = Graphed(self._step)
 
     def _kept(self) -> dict[str, dict[str, Tensor]]:
         """What a checkpoint has beside the weights."""
-        means, squares = (dict(zip(self._weights, s, strict=True)) for s in (self._adam.means, self._adam.squares))
-        return {"best": self._best_weights, "means": means, "squares": squares}
+        means, squares = (dict(zip(self._moved, s, strict=True)) for s in (self._adam.means, self._adam.squares))
+        decoder = {name: weight.detach() for name, weight in self._decoder.items()}
+        return {"best": self._best_weights, "decoder": decoder, "means": means, "squares": squares}
 
     @torch.no_grad()
     def _set_weights(self, weights: dict[str, Tensor]) -> None:
         for name, weight in self._weights.items():
             weight.copy_(weights[name])
 
-    def _step(self, rows: Tensor) -> Tensor:
-        """A gradient step on the sequences at ``rows (R, n)``; returns the loss of each run."""
+    def _step(self, rows: Tensor, ends: Tensor | None = None) -> Tensor:
+        """A gradient step on the sequences at ``rows (R, n)``; returns each loss that is minimised of each run."""
         inputs, targets = self.learning.take(rows)
-        loss = self.task.loss(self.model(inputs, self.task.answers), targets)
-        self._adam.step(torch.autograd.grad(loss.sum(), list(self._weights.values())))
-        return loss.detach()
+        outputs, states = self.model.advance(inputs, self.task.answers)
+        losses, weights = [], []
+        if self._phase == "training":
+            losses.append(self.task.loss(outputs, targets))
+            weights.append(1.0)
+        if self.auxiliary is not None and ends is not None:
+            losses.append(self.auxiliary.loss(inputs, states, ends))
+            weights.append(self.auxiliary.weight if weights else 1.0)
+        total = torch.stack([weight * loss.sum() for weight, loss in zip(weights, losses, strict=True)]).sum()
+        self._adam.step(torch.autograd.grad(total, list(self._moved.values())))
+        return torch.stack(losses).detach()
+
+    @property
+    def _at_once(self) -> int:
+        """How many sequences of each run are evaluated at once."""
+        return max(1, EVALUATED_AT_ONCE // (self.task.length * len(self.configs) * self.configs[0].hidden_size))
 
     @torch.no_grad()
     def _evaluate(self, data: Sets, rows: Tensor) -> Scores:
-        at_once = EVALUATED_AT_ONCE // (self.task.length * len(rows) * self.configs[0].hidden_size)
         losses: Any = 0.0
         accuracies: Any = 0.0
         with self._precision():
-            for part in rows.split(max(1, at_once), dim=1):
+            for part in rows.split(self._at_once, dim=1):
                 inputs, targets = data.take(part)
                 outputs = self.model(inputs, self.task.answers)
                 share = part.shape[1] / rows.shape[1]
@@ -193,6 +251,7 @@ class Group:
         configs = [self.configs[index] for index in members]
         ensemble = Ensemble([models[index].rnn for index in members])
         shared = configs[0]
+        began = time.perf_counter()
         try:
             # What did not become multistable is told by the course of its warmup.
             with self._precision(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
@@ -217,7 +276,8 @@ class Group:
             return [self._warm_up(models, [index], on_step)[0] for index in members]
         for index, rnn in zip(members, ensemble.unstack(), strict=True):
             models[index].rnn = rnn
-        return [_course(history, member) for member in range(len(members))]
+        cost = {"seconds": round(time.perf_counter() - began, 3), "together": len(members)}
+        return [_course(history, member) | cost for member in range(len(members))]
 
     def _vaa(self, members: list[int], ensemble: Ensemble, epoch: int) -> list[float | None]:
         shared = self.configs[0]

@@ -3,11 +3,13 @@
 import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from multistable.networks import RNN
+from multistable.networks import RNN, Ensemble
+from multistable.networks.layers import LayerState
 from multistable.training.config import RunConfig
 from multistable.training.seeds import generator
 
@@ -58,16 +60,35 @@ class Model(nn.Module):
         self.rnn = rnn
         self.readout = readout
 
-    def forward(self, u: Tensor, answers: int | None = None) -> Tensor:
-        """The outputs ``(time, ..., n, out)`` over inputs ``(time, ..., n, in)``, or the last ``answers`` of them."""
-        h, _ = self.rnn.advance(u)
-        return self.readout(h if answers is None else h[-answers:])
+    def forward(self, u: Tensor, answers: int | None = None, state: Any = None) -> Tensor:
+        """The outputs ``(time, ..., n, out)`` over inputs ``(time, ..., n, in)``, or the last ``answers`` of them.
+
+        ``state`` is that before the first step, as ``RNN.forward`` takes it; zero when not given.
+        """
+        return self.advance(u, answers, state)[0]
+
+    def advance(self, u: Tensor, answers: int | None = None, state: Any = None) -> tuple[Tensor, list[LayerState]]:
+        """The outputs, and the states of all layers after each step."""
+        h, states = self.rnn.advance(u, state)
+        return self.readout(h if answers is None else h[-answers:]), states
 
     @classmethod
-    def of(cls, config: RunConfig) -> "Model":
-        """The network of a run with its initial weights, before any warmup."""
+    def stacked(cls, models: Sequence["Model"]) -> "Model":
+        """The models of several runs as one, their weights stacked."""
+        rnn = Ensemble([model.rnn for model in models]).network
+        return cls(rnn, Readout.stacked([model.readout for model in models]))
+
+    @classmethod
+    def of(cls, config: RunConfig, outputs: int | None = None, purpose: str = "weights") -> "Model":
+        """The network of a run with its initial weights, before any warmup.
+
+        Args:
+            config: of the run.
+            outputs: of the readout; those of the task when not given.
+            purpose: of the random numbers that the weights are drawn from.
+        """
         dtype = getattr(torch, config.dtype)
-        draw = generator(config.seed, "weights")
+        draw = generator(config.seed, purpose)
         rnn = RNN(
             config.cell,
             config.task.input_size,
@@ -78,4 +99,5 @@ class Model(nn.Module):
             dtype=dtype,
             **config.cell_options,
         )
-        return cls(rnn, Readout(config.hidden_size, config.task.output_size, generator=draw, dtype=dtype))
+        outputs = config.task.output_size if outputs is None else outputs
+        return cls(rnn, Readout(config.hidden_size, outputs, generator=draw, dtype=dtype))

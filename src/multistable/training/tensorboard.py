@@ -43,7 +43,8 @@ class TensorBoard(Callback):
 
     def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
         for config, row in zip(configs, metrics, strict=True):
-            self._write(config, row["epoch"], {name: value for name, value in row.items() if name != "epoch"})
+            values = {name: value for name, value in row.items() if name not in ("epoch", "phase")}
+            self._write(config, row["epoch"], values)
             self._writers[config.name].flush()
 
     def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:

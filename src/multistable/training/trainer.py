@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,10 @@ def _train_together(
         for folder, course in zip(folders, group.initialise(callback.on_warmup_step), strict=True):
             if course is not None:
                 folder.write_json("warmup.json", course)
-        _record(group, folders, 0, began, None, callback)
+        _record(group, folders, 0, began, {}, callback)
     else:
         group.restore([folder.checkpoint(start) for folder in folders])
-    for epoch in range(max(start, 0) + 1, configs[0].epochs + 1):
+    for epoch in range(max(start, 0) + 1, configs[0].all_epochs + 1):
         began = time.perf_counter()
         losses = group.train(epoch, lambda step, epoch=epoch: callback.on_step(configs, epoch, step))  # type: ignore[misc]
         _record(group, folders, epoch, began, losses, callback)
@@ -146,22 +146,25 @@ def _record(
     folders: Sequence[RunFolder],
     epoch: int,
     began: float,
-    training: list[float] | None,
+    training: Mapping[str, list[float]],
     callback: Callback,
 ) -> None:
     """Validate, measure, and write down the end of an epoch."""
-    every = group.configs[0].vaa_every
-    losses, accuracies = group.validate()
-    group.keep_best(losses, epoch)
-    columns: dict[str, Sequence[float | None] | None] = {
-        "training_loss": training,
-        "validation_loss": losses,
-        "validation_accuracy": accuracies,
-        "vaa": group.vaa(epoch) if every and (epoch % every == 0 or epoch == group.configs[0].epochs) else None,
-    }
+    shared = group.configs[0]
+    ends = epoch in (shared.pretraining, shared.all_epochs)
+    stepping = time.perf_counter() - began
+    columns: dict[str, Sequence[float | None] | None] = {**training, "reconstruction_loss": group.reconstruct()}
+    if epoch >= shared.pretraining:
+        losses, columns["validation_accuracy"] = group.validate()
+        columns["validation_loss"] = losses
+        group.keep_best(losses, epoch)
+    columns["vaa"] = group.vaa(epoch) if shared.vaa_every and (epoch % shared.vaa_every == 0 or ends) else None
+    # The cost of pretraining is that of its steps: measures at each epoch are for those who watch it.
+    phase = {"phase": group.phase(epoch), "step_seconds": round(stepping, 3)} if shared.kind.auxiliary else {}
     seconds = time.perf_counter() - began
     rows = [
         {"epoch": epoch}
+        | phase
         | {name: finite(column[run]) for name, column in columns.items() if column is not None}
         | {"seconds": round(seconds, 3)}
         for run in range(len(folders))
@@ -190,13 +193,17 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
             "final_vaa": vaas[-1] if vaas else None,
             "warmup": None if course is None else course["outcome"],
         }
-        record = {
+        record: dict[str, Any] = {
             "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),
             "together": len(folders),
             "device": torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU",
             "torch": torch.__version__,
             "multistable": multistable.__version__,
         }
+        if group.configs[run].kind.auxiliary:
+            pretrained = [row for row in metrics if 0 < row["epoch"] <= group.configs[run].pretraining]
+            taken = round(sum(row["step_seconds"] for row in pretrained), 3)
+            record["pretraining"] = {"seconds": taken, "steps": len(pretrained) * group.steps}
         folder.write_weights(group.best_weights(run))
         summaries.append({"results": results, "record": record})
     for folder, summary in zip(folders, summaries, strict=True):
