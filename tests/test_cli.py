@@ -199,7 +199,7 @@ def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
         "double-classic": "to begin group 2",
         "auxiliary": "to begin group 3",
     }
-    assert "3 of 4 runs to train" in result.stdout
+    assert "4 of 5 runs to train" in result.stdout
 
 
 def test_runs_are_shown_and_compared(tmp_path):
