@@ -3,6 +3,7 @@
 A new task is one file and one line here, or ``TASKS["a name"] = MyTask`` in a user's own code.
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -21,31 +22,37 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
-def name_of(task: Task) -> str:
+def name_of(task: object, registry: Mapping[str, type] = TASKS) -> str:
     """The name a task is registered by."""
-    for name, kind in TASKS.items():
+    for name, kind in registry.items():
         if type(task) is kind:
             return name
     raise ValueError(f'{type(task).__name__} is not a registered task: TASKS["a name"] = {type(task).__name__}')
 
 
-def settings_of(task: Task) -> dict[str, Any]:
+def settings_of(task: Any) -> dict[str, Any]:
     """What a task is: its fields, without where its files lie."""
-    return {field.name: getattr(task, field.name) for field in fields(task) if field.compare}  # type: ignore[arg-type]
+    return {field.name: getattr(task, field.name) for field in fields(task) if field.compare}
 
 
-def make_task(name: str, settings: dict[str, Any], data: Path | str | None = None) -> Task:
+def make_task(
+    name: str,
+    settings: dict[str, Any],
+    data: Path | str | None = None,
+    registry: Mapping[str, type] = TASKS,
+) -> Any:
     """A task by its name and fields.
 
     Args:
-        name: one of ``TASKS``.
+        name: one of the ``registry``.
         settings: the fields that :func:`settings_of` gives.
         data: the folder of its files, for tasks that read any.
+        registry: dataclasses by name.
     """
-    if name not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {name!r}")
-    kind = TASKS[name]
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    if name not in registry:
+        raise ValueError(f"task must be one of {', '.join(registry)}, got {name!r}")
+    kind: Any = registry[name]
+    known = [field.name for field in fields(kind)]
     unknown = [key for key in settings if key not in known]
     if unknown:
         accepted = ", ".join(known) or "none"
@@ -53,5 +60,5 @@ def make_task(name: str, settings: dict[str, Any], data: Path | str | None = Non
     try:
         return kind(**settings, **({"data": data} if "data" in known and data is not None else {}))
     except TypeError as error:
-        missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in settings]  # type: ignore[arg-type]
+        missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in settings]
         raise ValueError(f"the task {name!r} needs {', '.join(missing)}") from error

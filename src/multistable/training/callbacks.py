@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from multistable.dynamics import WarmupStep
-from multistable.training.config import RunConfig
+
+Configs = Sequence[Any]
+"""Configurations of one kind, for instance ``RunConfig``."""
 
 
 class Callback:
@@ -14,19 +16,22 @@ class Callback:
     Raising an exception stops the training; what was recorded so far is kept, and the same call goes on from there.
     """
 
-    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
-        """Runs begin, or go on after ``epoch``; an epoch has ``steps`` gradient steps."""
+    def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
+        """Runs begin, or go on after ``epoch``; an epoch has ``steps`` gradient steps.
 
-    def on_warmup_step(self, configs: Sequence[RunConfig], step: WarmupStep) -> None:
+        Agents have episodes in place of epochs, each of one step.
+        """
+
+    def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
         """A step of the warmup of those runs that have one."""
 
-    def on_step(self, configs: Sequence[RunConfig], epoch: int, step: int) -> None:
+    def on_step(self, configs: Configs, epoch: int, step: int) -> None:
         """A gradient step has been asked of the device, the ``step``-th of ``epoch``."""
 
-    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
-        """An epoch has ended and its metrics are recorded; epoch 0 is before training."""
+    def on_epoch(self, configs: Configs, metrics: Sequence[dict[str, Any]]) -> None:
+        """An epoch, or the episodes up to an evaluation, have ended and their metrics are recorded; 0 is before."""
 
-    def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:
+    def on_end(self, configs: Configs, summaries: Sequence[dict[str, Any]]) -> None:
         """Runs have finished."""
 
 
@@ -36,22 +41,22 @@ class Callbacks(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = list(callbacks)
 
-    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
+    def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
         for callback in self._callbacks:
             callback.on_start(configs, epoch, steps)
 
-    def on_warmup_step(self, configs: Sequence[RunConfig], step: WarmupStep) -> None:
+    def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
         for callback in self._callbacks:
             callback.on_warmup_step(configs, step)
 
-    def on_step(self, configs: Sequence[RunConfig], epoch: int, step: int) -> None:
+    def on_step(self, configs: Configs, epoch: int, step: int) -> None:
         for callback in self._callbacks:
             callback.on_step(configs, epoch, step)
 
-    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
+    def on_epoch(self, configs: Configs, metrics: Sequence[dict[str, Any]]) -> None:
         for callback in self._callbacks:
             callback.on_epoch(configs, metrics)
 
-    def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:
+    def on_end(self, configs: Configs, summaries: Sequence[dict[str, Any]]) -> None:
         for callback in self._callbacks:
             callback.on_end(configs, summaries)

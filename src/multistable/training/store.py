@@ -16,6 +16,15 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from multistable.training.config import RunConfig
+from multistable.training.settings import Config
+
+CONFIGS: dict[str, type[Config]] = {}
+"""The kind of configuration that runs on a task have, by the task's name, where it is not :class:`RunConfig`."""
+
+
+def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Config:
+    """The configuration that ``to_dict`` of one wrote; ``data`` is the folder of the task's files."""
+    return CONFIGS.get(settings["task"]["name"], RunConfig).from_dict(settings, data)
 
 
 class DamagedRunError(RuntimeError):
@@ -28,10 +37,10 @@ class BusyRunError(RuntimeError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on from the end of an epoch.
+    """What a run needs to go on from the end of an epoch, or from between two episodes.
 
     Attributes:
-        tensors: weights, best weights and optimiser state by name.
+        tensors: weights, optimiser state and whatever else there is of tensors, by name.
         notes: everything else, as JSON has it.
     """
 
@@ -44,11 +53,11 @@ class RunFolder:
 
     ============================  =====================================================================
     ``config.json``               the configuration
-    ``metrics.jsonl``             one line for each epoch; epoch 0 is before training
+    ``metrics.jsonl``             one line for each epoch, or each evaluation; 0 is before training
     ``warmup.json``               VAA* at each step of the warmup, for runs that have one
-    ``weights.safetensors``       the weights of the lowest validation loss, at the end
+    ``weights.safetensors``       the weights of the lowest validation loss, of an agent the last ones
     ``summary.json``              the results, written last: a run that has one is finished
-    ``checkpoint-E.safetensors``  what is needed to go on after epoch E, of the latest two
+    ``checkpoint-E.safetensors``  what is needed to go on after epoch or episode E, of the latest two
     ============================  =====================================================================
 
     Args:
@@ -59,7 +68,7 @@ class RunFolder:
         self.path = Path(path)
 
     @classmethod
-    def of(cls, config: RunConfig, out: Path | str) -> "RunFolder":
+    def of(cls, config: Config, out: Path | str) -> "RunFolder":
         """The folder of a run under ``out``."""
         return cls(Path(out) / config.name)
 
@@ -82,9 +91,9 @@ class RunFolder:
         """Whether the run has its results."""
         return (self.path / "summary.json").exists()
 
-    def config(self, data: Path | str | None = None) -> RunConfig:
-        """The configuration; ``data`` is the folder of the task's files."""
-        return RunConfig.from_dict(self._read_json("config.json"), data)
+    def config(self, data: Path | str | None = None) -> Any:
+        """The configuration, of whatever kind; ``data`` is the folder of the task's files."""
+        return config_of(self._read_json("config.json"), data)
 
     def summary(self) -> dict[str, Any]:
         """The results of a finished run."""
@@ -112,7 +121,7 @@ class RunFolder:
         except Exception as error:
             raise DamagedRunError(f"{path} cannot be read: {error}") from error
 
-    def write_config(self, config: RunConfig) -> None:
+    def write_config(self, config: Config) -> None:
         """Write the configuration of a new run."""
         if not (self.path / "config.json").exists():
             self.write_json("config.json", config.to_dict())
@@ -130,10 +139,10 @@ class RunFolder:
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    def keep_metrics(self, up_to: int) -> None:
-        """Forget what was recorded after an epoch, before it is done again."""
+    def keep_metrics(self, up_to: int, unit: str = "epoch") -> None:
+        """Forget what was recorded after an epoch or episode, the ``unit``, before it is done again."""
         rows = self.metrics()
-        kept = [row for row in rows if row["epoch"] <= up_to]
+        kept = [row for row in rows if row[unit] <= up_to]
         if rows:
             write_atomically(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in kept).encode())
 
@@ -156,7 +165,7 @@ class RunFolder:
         """Write a checkpoint. The one before is kept: runs trained together go on from one they all have."""
         notes = {"notes": json.dumps(checkpoint.notes)}
         write_atomically(self._checkpoint_path(epoch), save(_plain(checkpoint.tensors), metadata=notes))
-        self._remove_checkpoints(earlier for earlier in self.checkpoints() if earlier < epoch - 1)
+        self._remove_checkpoints([earlier for earlier in self.checkpoints() if earlier < epoch][:-1])
 
     def finish(self, summary: Any) -> None:
         """Write the results; what was kept to go on from is no longer needed."""

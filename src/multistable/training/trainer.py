@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,14 +14,20 @@ from multistable.arguments import positive_integer
 from multistable.training.callbacks import Callback, Callbacks
 from multistable.training.config import RunConfig
 from multistable.training.group import Group, Scores
+from multistable.training.settings import Config
 from multistable.training.store import BusyRunError, RunFolder
 
 NEW = -1
 """The epoch that a run without checkpoints goes on from."""
 
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+TrainTogether = Callable[[list[Any], list[RunFolder], int, torch.device, Callback], None]
+TRAINERS: dict[type[Config], TrainTogether] = {}
+"""How runs of each kind are trained as one ensemble, from an epoch or episode on."""
+
 
 def train(
-    configs: RunConfig | Iterable[RunConfig],
+    configs: Config | Iterable[Config],
     out: Path | str = "runs",
     *,
     device: torch.device | str | None = None,
@@ -30,9 +36,10 @@ def train(
 ) -> list[RunFolder]:
     """Train runs, each in its own folder under ``out``.
 
-    Runs that differ in nothing but their seed, version, learning rate and k are trained as one ensemble; each ends as
-    it would alone. A finished run is not run again. A run that was interrupted, at whatever moment, goes on after its
-    last whole epoch, with the same numbers as if it had not been.
+    Runs that :meth:`Config.goes_with` says can be, those that differ in nothing but their seed, version, learning rate
+    and k, are trained as one ensemble; each ends as it would alone. A finished run is not run again. A run that was
+    interrupted, at whatever moment, goes on after its last whole epoch, or an agent after its last evaluation, with the
+    same numbers as if it had not been.
 
     Args:
         configs: the runs.
@@ -47,7 +54,7 @@ def train(
     Raises:
         BusyRunError: after all others are done, when another process is working on some of the runs.
     """
-    configs = [configs] if isinstance(configs, RunConfig) else list(configs)
+    configs = [configs] if isinstance(configs, Config) else list(configs)
     positive_integer("together", together)
     where = usual_device() if device is None else torch.device(device)
     callback = Callbacks(callbacks)
@@ -65,9 +72,9 @@ def usual_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def groups(configs: Iterable[RunConfig], together: int) -> list[list[RunConfig]]:
+def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]:
     """Runs that can be trained in one launch, at most ``together`` of them; each run once."""
-    alike: dict[str, dict[str, RunConfig]] = {}
+    alike: dict[str, dict[str, AnyConfig]] = {}
     for config in configs:
         alike.setdefault(config.goes_with().name, {})[config.name] = config
     lists = [list(runs.values()) for runs in alike.values()]
@@ -75,7 +82,7 @@ def groups(configs: Iterable[RunConfig], together: int) -> list[list[RunConfig]]
 
 
 def _train_unfinished(
-    configs: Sequence[RunConfig], out: Path, device: torch.device, callback: Callback
+    configs: Sequence[Config], out: Path, device: torch.device, callback: Callback
 ) -> list[RunFolder]:
     """Train those runs of a group that are not finished. Returns the folders that another process works on."""
     busy, mine = [], []
@@ -93,11 +100,12 @@ def _train_unfinished(
                 folder.write_config(config)
                 mine.append((config, folder))
         for epoch, runs in _starts(mine):
-            _train_together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
+            together = TRAINERS[type(configs[0])]
+            together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
     return busy
 
 
-Run = tuple[RunConfig, RunFolder]
+Run = tuple[Config, RunFolder]
 
 
 def _starts(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
@@ -139,6 +147,9 @@ def _train_together(
         losses = group.train(epoch, lambda step, epoch=epoch: callback.on_step(configs, epoch, step))  # type: ignore[misc]
         _record(group, folders, epoch, began, losses, callback)
     callback.on_end(configs, _finish(group, folders))
+
+
+TRAINERS[RunConfig] = _train_together
 
 
 def _record(
