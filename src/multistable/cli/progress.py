@@ -69,7 +69,7 @@ class Pace(Callback):
     def __init__(self, configs: Iterable[RunConfig], clock: Callable[[], float] = time.monotonic) -> None:
         runs = list(configs)
         self.beginnings = Work(total=len(runs))
-        self.epochs = Work(total=sum(config.all_epochs for config in runs))
+        self.epochs = Work(total=sum(config.duration for config in runs))
         self._clock = clock
         self._start = self._mark = clock()
         self._part = 0.0  # of the present epoch
@@ -193,7 +193,7 @@ class Bars(Callback):
         bars.add_row("all runs", _bar(1, self.pace.done), self.pace.times)
         if not self._configs:
             return Group(bars, "preparing the data")
-        epochs = self._configs[0].all_epochs
+        epochs = self._configs[0].duration
         if self._warmup is not None:
             total = self._configs[0].warmup_steps
             bars.add_row("warmup", _bar(total, self._warmup.step), warmup_state(self._configs, self._warmup))
@@ -226,7 +226,7 @@ SAID |= {"vaa": "VAA", "final_vaa": "VAA"}
 def told(config: RunConfig, epoch: int) -> str:
     """Which epoch it is, of how many."""
     phase = " (pretraining)" if 0 < epoch <= config.pretraining else ""
-    return f"epoch {epoch}/{config.all_epochs}{phase}"
+    return f"epoch {epoch}/{config.duration}{phase}"
 
 
 def names(configs: Configs) -> str:

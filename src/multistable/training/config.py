@@ -93,6 +93,8 @@ class RunConfig(Config):
         if not 0 <= self.selection < 1 - self.validation:
             left = f"what validation leaves, 1 - {self.validation!r}"
             raise ValueError(f"selection must be a share from 0 to less than {left}, got {self.selection!r}")
+        if not isinstance(self.teacher_forcing, bool):
+            raise ValueError(f"teacher_forcing must be true or false, got {self.teacher_forcing!r}")
         if self.kind.auxiliary:
             many = self.stretches if self.anchors == "cut" else 1
             check_stretches(self.stretch, many, self.task.length, ahead=self.looks_ahead)
@@ -140,11 +142,6 @@ class RunConfig(Config):
         return self.pretraining_epochs if self.kind.auxiliary else 0
 
     @property
-    def all_epochs(self) -> int:
-        """Those of pretraining and of training."""
-        return self.pretraining + self.epochs
-
-    @property
     def looks_ahead(self) -> bool:
         """Whether the auxiliary loss is one of prediction."""
         return self.auxiliary_loss == "prediction"
@@ -160,8 +157,8 @@ class RunConfig(Config):
 
     @property
     def duration(self) -> int:
-        """How many epochs training takes in all, see :attr:`unit`."""
-        return self.all_epochs
+        """The epochs of pretraining and of training, see :attr:`unit`."""
+        return self.pretraining + self.epochs
 
     def goes_with(self) -> "RunConfig":
         """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
@@ -200,7 +197,6 @@ def check_stretches(stretch: int, stretches: int, length: int, *, ahead: bool) -
 
 _STRETCHES_OF_COPY = {50: 30, 300: 200, 600: 400}
 _STRETCHES_OF_LINES = {72: 50, 472: 350}
-
 
 _CHOICES = {"auxiliary_loss": AUXILIARY_LOSSES, "anchors": ANCHORS}
 _OF_AUXILIARY = (

@@ -142,7 +142,7 @@ def _train_together(
         _record(group, folders, 0, began, {}, callback)
     else:
         group.restore([folder.checkpoint(start) for folder in folders])
-    for epoch in range(max(start, 0) + 1, configs[0].all_epochs + 1):
+    for epoch in range(max(start, 0) + 1, configs[0].duration + 1):
         began = time.perf_counter()
         losses = group.train(epoch, lambda step, epoch=epoch: callback.on_step(configs, epoch, step))  # type: ignore[misc]
         _record(group, folders, epoch, began, losses, callback)
@@ -162,7 +162,7 @@ def _record(
 ) -> None:
     """Validate, measure, and write down the end of an epoch."""
     shared = group.configs[0]
-    ends = epoch in (shared.pretraining, shared.all_epochs)
+    ends = epoch in (shared.pretraining, shared.duration)
     stepping = time.perf_counter() - began
     columns: dict[str, Sequence[float | None] | None] = {**training, "reconstruction_loss": group.reconstruct()}
     if epoch >= shared.pretraining:
