@@ -1,0 +1,424 @@
+"""Auxiliary losses: the loss itself, against NumPy; and runs that are pretrained and trained with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import multistable as ms
+from multistable.cells.elman import Elman
+from multistable.cli import app
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
+from multistable.training import Callback, Model, Readout, RunFolder, load, train
+from multistable.training.auxiliary import Auxiliary, auxiliary_loss, decoder_of, ends_of_cuts, stretches_of
+from multistable.training.config import paper_stretch
+from multistable.training.data import division, sets
+from multistable.training.seeds import generator
+from multistable.training.trainer import groups
+from small_runs import small
+
+CPU = torch.device("cpu")
+
+
+def auxiliary(**changes):
+    """A run of two epochs of pretraining and two of training that takes a moment."""
+    return small(**{"version": "auxiliary", "pretraining_epochs": 2} | changes)
+
+
+def network(cell="gru", features=2, units=3, layers=2, outputs=None, seed=0, **options):
+    draw = torch.Generator().manual_seed(seed)
+    rnn = ms.RNN(cell, features, units, layers, generator=draw, dtype=torch.float64, **options)
+    return Model(rnn, Readout(units, outputs or features, generator=draw, dtype=torch.float64))
+
+
+def sequences(time=9, n=4, features=2, seed=5):
+    return torch.randn(time, n, features, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def outcome(folder):
+    """All that must not depend on interruptions, nor on the clock."""
+    rows = [{k: v for k, v in row.items() if k not in ("seconds", "step_seconds")} for row in folder.metrics()]
+    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
+    return rows, folder.summary()["results"], weights
+
+
+# The loss
+
+
+def explicit_loss(u, encoder, decoder, ends, stretch, ahead, forced):
+    """Sequence by sequence, stretch by stretch, step by step."""
+    errors = []
+    for row in range(u.shape[1]):
+        for end in ends[:, row].tolist():
+            state = None
+            for t in range(end):
+                _, state = encoder.rnn(u[t : t + 1, row : row + 1], state)
+            start = end if ahead else end - stretch
+            given = torch.zeros(1, 1, u.shape[-1], dtype=u.dtype)
+            for t in range(start, start + stretch):
+                h, state = decoder.rnn(given, state)
+                answer = h[0, 0].numpy() @ decoder.readout.weight.numpy() + decoder.readout.bias.numpy()
+                errors += list((answer - u[t, row].numpy()) ** 2)
+                given = u[t : t + 1, row : row + 1] if forced else given
+    return np.mean(errors)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize(("ahead", "forced"), [(False, True), (False, False), (True, True)])
+def test_the_loss_is_what_its_definition_says(cell, ahead, forced):
+    encoder, decoder = (network(cell, seed=seed).requires_grad_(False) for seed in (0, 1))
+    u, ends = sequences(), torch.tensor([[3, 4, 5, 6], [6, 3, 4, 3]])
+    _, states = encoder.advance(u)
+    loss = auxiliary_loss(u, states, decoder, ends, 3, ahead=ahead, teacher_forcing=forced)
+    expected = explicit_loss(u, encoder, decoder, ends, 3, ahead, forced)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_loss_by_hand():
+    """One unit, h_t = tanh(w u_t + v h_{t-1} + b): numbers that anyone can follow."""
+    encoder, decoder = (network(Elman, features=1, units=1, layers=1, seed=s) for s in (0, 1))
+    values = {"input_weight": 0.5, "recurrent_weight": 0.8, "bias": 0.1}
+    for model, factor in ((encoder, 1.0), (decoder, -1.0)):
+        for name, parameter in model.rnn.named_parameters():
+            torch.nn.init.constant_(parameter, factor * values[name.rpartition(".")[2]])
+    torch.nn.init.constant_(decoder.readout.weight, 2.0)
+    torch.nn.init.constant_(decoder.readout.bias, 0.3)
+    u = torch.tensor([0.4, -1.0, 0.7], dtype=torch.float64).reshape(3, 1, 1)
+    h = 0.0
+    for value in (0.4, -1.0):
+        h = np.tanh(0.5 * value + 0.8 * h + 0.1)
+    first = np.tanh(-0.8 * h - 0.1)
+    second = np.tanh(-0.5 * 0.4 - 0.8 * first - 0.1)
+    expected = ((2 * first + 0.3 - 0.4) ** 2 + (2 * second + 0.3 + 1.0) ** 2) / 2
+    loss = auxiliary_loss(u, encoder.advance(u)[1], decoder, torch.tensor([[2]]), 2)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_gradients_reach_the_encoder_through_the_states(cell):
+    encoder, decoder = (network(cell, seed=seed) for seed in (0, 1))
+    parameters = [*encoder.rnn.parameters(), *decoder.parameters()]
+    u, ends = sequences(), ends_of_cuts(torch.full((4,), 9), 3, 2)
+
+    def loss():
+        return auxiliary_loss(u, encoder.advance(u)[1], decoder, ends, 3)
+
+    gradients = torch.autograd.grad(loss(), parameters)
+    assert all(gradient.abs().max() > 0 for gradient in gradients)
+    draw = torch.Generator().manual_seed(3)
+    direction = [torch.randn(p.shape, generator=draw, dtype=p.dtype) for p in parameters]
+    ends_of_a_step = []
+    for step in (1e-5, -1e-5):
+        with torch.no_grad():
+            for p, d in zip(parameters, direction, strict=True):
+                p += step * d
+            ends_of_a_step.append(loss().item())
+            for p, d in zip(parameters, direction, strict=True):
+                p -= step * d
+    slope = sum((g * d).sum().item() for g, d in zip(gradients, direction, strict=True))
+    assert (ends_of_a_step[0] - ends_of_a_step[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
+
+
+def test_what_comes_after_a_stretch_does_not_matter():
+    encoder, decoder = (network(seed=seed) for seed in (0, 1))
+    u, ends = sequences(), torch.tensor([[3] * 4, [6] * 4])
+    changed = torch.cat([u[:6], sequences(3, seed=8)])
+    first, second = (auxiliary_loss(x, encoder.advance(x)[1], decoder, ends, 3) for x in (u, changed))
+    assert first == second
+
+
+def test_members_of_an_ensemble_have_the_losses_they_have_alone():
+    encoders, decoders = ([network(seed=seed) for seed in pair] for pair in ((0, 1, 2), (3, 4, 5)))
+    u = torch.stack([sequences(seed=seed) for seed in (6, 7, 8)], dim=1)
+    ends = torch.randint(3, 10, (3, 2, 4), generator=torch.Generator().manual_seed(0))
+    together = auxiliary_loss(u, Model.stacked(encoders).advance(u)[1], Model.stacked(decoders), ends, 3)
+    alone = [auxiliary_loss(u[:, i], encoders[i].advance(u[:, i])[1], decoders[i], ends[i], 3).item() for i in range(3)]
+    assert together.shape == (3,)
+    assert together.tolist() == pytest.approx(alone, rel=1e-12)
+
+
+# Stretches
+
+
+def test_cuts_lie_one_after_another_and_cover_the_sequence():
+    ends = ends_of_cuts(torch.full((2, 4), 9), 3, 3)
+    assert ends.shape == (2, 3, 4)
+    u = sequences()
+    covered = stretches_of(u, ends[0] - 3, 3).unflatten(1, (3, 4)).transpose(0, 1).reshape(9, 4, 2)
+    assert torch.equal(covered, u)
+
+
+def test_cuts_of_sequences_of_different_lengths_fit_the_shortest():
+    lengths = torch.tensor([6, 9, 12])
+    assert ends_of_cuts(lengths, 3, 2).tolist() == [[3, 3, 3], [6, 6, 6]]
+    with pytest.raises(ValueError, match="room for 3 stretches in a sequence of 6 time steps, got 3"):
+        ends_of_cuts(lengths, 3, 3)
+    with pytest.raises(ValueError, match="room for 2 stretches and as much to be predicted in a sequence of 6"):
+        ends_of_cuts(lengths, 3, 2, ahead=True)
+
+
+def test_the_appendix_gives_the_lengths():
+    lengths = {50: 30, 300: 200, 600: 400}
+    assert {T: paper_stretch(CopyFirstInput(T)) for T in lengths} == lengths
+    assert [paper_stretch(Denoising(200, N)) for N in (5, 100)] == [150, 150]
+    assert [paper_stretch(PermutedLineSequentialMNIST(N)) for N in (72, 472)] == [50, 350]
+    assert paper_stretch(PermutedSequentialMNIST()) < 784
+    assert paper_stretch(CopyFirstInput(1)) == 1
+    assert auxiliary(task=CopyFirstInput(50)).stretch == 30
+    assert auxiliary(stretch_length=2).stretch == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stretch_length": 7}, "stretch_length must leave room for 1 stretch in a sequence of 6 time steps, got 7"),
+        ({"stretch_length": 2, "stretches": 4}, "stretch_length must leave room for 4 stretches in .* got 2"),
+        ({"auxiliary_loss": "prediction"}, "room for 1 stretch and as much to be predicted in a sequence of 6"),
+        ({"auxiliary_loss": "denoising"}, "auxiliary_loss must be one of reconstruction, prediction, got 'denoising'"),
+        ({"anchors": "end"}, "anchors must be one of cut, random, got 'end'"),
+        ({"stretches": 0}, "stretches must be a positive integer, got 0"),
+        ({"pretraining_epochs": -1}, "pretraining_epochs must be a positive integer, got -1"),
+        ({"auxiliary_weight": -0.5}, "auxiliary_weight must be a positive number, got -0.5"),
+        ({"teacher_forcing": 2}, "teacher_forcing must be true or false, got 2"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        auxiliary(**change)
+
+
+# Runs
+
+
+def test_training_is_what_a_plain_loop_does(tmp_path):
+    """Both phases written down again with PyTorch's own optimisers."""
+    config = auxiliary(dtype="float64", vaa_every=0, auxiliary_weight=0.3, stretch_length=2, stretches=2)
+    (folder,) = train(config, tmp_path)
+    data, (training, validation, _) = sets([config], "train", CPU), division([config], 50, CPU)
+    model, decoder = Model.of(config), decoder_of(config)
+    assert not torch.equal(model.rnn.layers[0].cell.input_weight, decoder.rnn.layers[0].cell.input_weight)
+
+    def losses(rows):
+        inputs, targets = data.take(rows.unsqueeze(0))
+        u = inputs[:, 0]
+        outputs, _ = model.advance(u)
+        errors = []
+        for end in (2, 4):
+            h, state = model.rnn(u[:end])
+            given = torch.cat([torch.zeros_like(u[:1]), u[end - 2 : end - 1]])
+            errors.append(decoder.readout(decoder.rnn(given, state)[0]) - u[end - 2 : end])
+        return (outputs[-1] - targets[0]).square().mean(), torch.stack(errors).square().mean()
+
+    expected = [losses(validation[0])[1].item()]
+    best = []
+    for phase, epochs in (("pretraining", (1, 2)), ("training", (3, 4))):
+        moved = [*model.rnn.parameters(), *decoder.parameters()]
+        moved += list(model.readout.parameters()) if phase == "training" else []
+        optimiser = torch.optim.Adam(moved, lr=1e-3)
+        for epoch in epochs:
+            order = torch.randperm(40, generator=generator(0, "order", epoch))
+            for rows in training[0][order].split(16):
+                task, reconstruction = losses(rows)
+                optimiser.zero_grad()
+                (reconstruction if phase == "pretraining" else task + 0.3 * reconstruction).backward()
+                optimiser.step()
+            task, reconstruction = losses(validation[0])
+            expected.append(reconstruction.item())
+            best.append((task.item(), epoch))
+    rows = folder.metrics()
+    assert [row["reconstruction_loss"] for row in rows] == pytest.approx(expected, rel=1e-7)
+    assert [row.get("validation_loss") for row in rows[:2]] == [None, None]
+    assert [row["validation_loss"] for row in rows[2:]] == pytest.approx([loss for loss, _ in best[1:]], rel=1e-7)
+    assert folder.summary()["results"]["best_epoch"] == min(best[1:])[1]
+
+
+def test_metrics_tell_the_phase_and_vaa_ends_each(tmp_path):
+    (folder,) = train(auxiliary(pretraining_epochs=3, epochs=3, vaa_every=2), tmp_path)
+    rows = folder.metrics()
+    assert [row["phase"] for row in rows] == ["pretraining"] * 4 + ["training"] * 3
+    assert [row["epoch"] for row in rows if "vaa" in row] == [0, 2, 3, 4, 6]
+    assert ["training_loss" in row for row in rows] == [False] * 4 + [True] * 3
+    assert all("training_reconstruction_loss" in row for row in rows[1:])
+    cost = folder.summary()["record"]["pretraining"]
+    assert cost["steps"] == 3 * 3
+    assert cost["seconds"] == pytest.approx(sum(row["step_seconds"] for row in rows[1:4]), abs=1e-3)
+
+
+def test_the_warmup_tells_its_cost(tmp_path):
+    folders = train([small(version="warmup", seed=seed) for seed in (0, 1)], tmp_path)
+    for folder in folders:
+        course = folder.warmup()
+        assert 0 < course["seconds"] < folder.metrics()[0]["seconds"]
+        assert (course["together"], len(course["loss"])) == (2, 3)
+
+
+def test_the_network_kept_is_one_without_a_decoder(tmp_path):
+    config = auxiliary()
+    (folder,) = train(config, tmp_path)
+    assert folder.weights().keys() == Model.of(config).state_dict().keys()
+    inputs, targets = sets([config], "test", CPU).take(torch.arange(20).unsqueeze(0))
+    loss = config.task.loss(load(folder.path)(inputs[:, 0]), targets[0])
+    assert folder.summary()["results"]["test_loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_pretraining_leaves_the_readout_as_it_was(tmp_path):
+    config = auxiliary(epochs=1, learning_rate=0.1)
+
+    class Stop(Callback):
+        def on_epoch(self, configs, metrics):
+            if metrics[0]["epoch"] == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path, callbacks=[Stop()])
+    kept, initial = RunFolder.of(config, tmp_path).checkpoint(2).tensors, Model.of(config).state_dict()
+    assert torch.equal(kept["weights.readout.weight"], initial["readout.weight"])
+    weight = "rnn.layers.0.cell.input_weight"
+    assert not torch.equal(kept[f"weights.{weight}"], initial[weight])
+    assert not torch.equal(kept[f"decoder.{weight}"], decoder_of(config).state_dict()[weight])
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_a_run_alone_and_among_others_agree(cell, tmp_path):
+    common = {"cell": cell, "dtype": "float64", "num_layers": 2, "anchors": "random", "stretches": 2}
+    configs = [auxiliary(**common, seed=seed, learning_rate=rate) for seed in (0, 1) for rate in (1e-3, 1e-2)]
+    assert len(groups(configs, 32)) == 1
+    together = train(configs, tmp_path / "together")
+    for config, folder in list(zip(configs, together, strict=True))[1:3]:
+        (alone,) = train(config, tmp_path / "alone")
+        for a, b in zip(alone.metrics(), folder.metrics(), strict=True):
+            for name in ("training_reconstruction_loss", "reconstruction_loss", "validation_loss", "vaa"):
+                assert a.get(name, 0) == pytest.approx(b.get(name, 0), rel=1e-9)
+        for name, weight in alone.weights().items():
+            torch.testing.assert_close(weight, folder.weights()[name], rtol=1e-8, atol=1e-10)
+
+
+def test_random_anchors_are_other_ones_in_each_epoch(tmp_path):
+    (cut,) = train(auxiliary(stretch_length=2), tmp_path)
+    (random,) = train(auxiliary(stretch_length=2, anchors="random"), tmp_path)
+    assert cut.metrics()[0]["reconstruction_loss"] != random.metrics()[0]["reconstruction_loss"]
+    config = auxiliary(stretch_length=2, stretches=3, anchors="random")
+    made = Auxiliary([config], [decoder_of(config)])
+    first, second = (made.ends(500, CPU, epoch) for epoch in (1, 2))
+    assert first.shape == (1, 3, 500)
+    assert set(first.unique().tolist()) == {2, 3, 4, 5, 6}
+    assert not torch.equal(first, second)
+
+
+def test_prediction_runs_and_is_another_loss(tmp_path):
+    back, ahead = (auxiliary(stretch_length=2, auxiliary_loss=kind) for kind in ("reconstruction", "prediction"))
+    folders = train([back, ahead], tmp_path)
+    assert folders[0].metrics()[0]["reconstruction_loss"] != folders[1].metrics()[0]["reconstruction_loss"]
+    assert folders[1].finished
+
+
+def test_runs_with_an_auxiliary_loss_go_by_themselves():
+    configs = [auxiliary(), auxiliary(seed=1), small(), auxiliary(auxiliary_weight=0.5), small(version="warmup")]
+    assert [len(group) for group in groups(configs, 32)] == [2, 2, 1]
+
+
+def test_without_pretraining_the_first_epoch_is_one_of_training(tmp_path):
+    (folder,) = train(auxiliary(pretraining_epochs=0), tmp_path)
+    assert [row["phase"] for row in folder.metrics()] == ["training"] * 3
+    assert folder.summary()["record"]["pretraining"] == {"seconds": 0, "steps": 0}
+
+
+# Interruptions
+
+
+class StopError(Exception):
+    """What interrupts a training in a test."""
+
+
+class StopAfter(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch(self, configs, metrics):
+        if metrics[0]["epoch"] == self.epoch:
+            raise StopError
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2, 3])
+def test_an_interrupted_run_ends_with_the_same_numbers(epoch, tmp_path):
+    configs = [auxiliary(seed=seed, anchors="random") for seed in (0, 1)]
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", callbacks=[StopAfter(epoch)])
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from test_auxiliary import auxiliary
+from multistable.training import Callback, train
+
+class Kill(Callback):
+    def on_step(self, configs, epoch, step):
+        if (epoch, step) == {at!r}:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train([auxiliary(cell="lstm", seed=seed) for seed in (0, 1)], {out!r}, callbacks=[Kill()])
+"""
+
+
+@pytest.mark.parametrize("at", [(2, 2), (4, 1)], ids=["in the pretraining", "in the training"])
+def test_a_killed_process_is_continued_with_the_same_numbers(at, tmp_path):
+    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"), at=at)
+    killed = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    configs = [auxiliary(cell="lstm", seed=seed) for seed in (0, 1)]
+    assert [RunFolder.of(config, tmp_path / "killed").checkpoints()[-1] for config in configs] == [at[0] - 1] * 2
+    continued = train(configs, tmp_path / "killed")
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    assert [outcome(folder) for folder in continued] == [outcome(folder) for folder in undisturbed]
+
+
+# What it is all for
+
+
+def test_a_small_network_learns_to_reconstruct_short_sequences(tmp_path):
+    config = auxiliary(
+        task=CopyFirstInput(4),
+        stretch_length=4,
+        hidden_size=32,
+        training_sequences=2000,
+        pretraining_epochs=6,
+        epochs=1,
+        learning_rate=5e-3,
+        vaa_every=0,
+    )
+    (folder,) = train(config, tmp_path)
+    losses = [row["reconstruction_loss"] for row in folder.metrics()]
+    assert losses[6] < losses[0] / 2
+
+
+# The command line
+
+
+def test_the_command_line_trains_and_shows_it(tmp_path):
+    options = "--T 6 --hidden 8 --epochs 1 --training-sequences 50 --testing-sequences 20 --batch-size 16 --device cpu"
+    settings = [f"--set={s}" for s in ("pretraining_epochs=2", "vaa_batches=1", "vaa_batch_size=4", "stabilisation=50")]
+    command = ["train", "copy", "--version", "auxiliary", *options.split(), *settings, "--out", str(tmp_path)]
+    trained = CliRunner().invoke(app, command)
+    assert trained.exit_code == 0, trained.output
+    assert "gru auxiliary (1 run): epoch 1/3 (pretraining): auxiliary reconstruction loss" in trained.output
+    assert "epoch 3/3: auxiliary validation loss" in trained.output
+    assert "copy-gru-auxiliary-0-" in trained.output
+    (folder,) = tmp_path.iterdir()
+    shown = CliRunner().invoke(app, ["show", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "2 pretraining" in shown.output
+    assert json.loads((folder / "config.json").read_text())["pretraining_epochs"] == 2
