@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 import typer
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from multistable.cli.console import console, table
 from multistable.cli.progress import duration, progress
 from multistable.cli.runs import unfinished
 from multistable.experiments.claims import OPEN, Finding
+from multistable.experiments.engines import Engine
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper import experiments
@@ -39,7 +39,7 @@ def chosen_scale(name: str) -> Scale:
     return SCALES[name]
 
 
-def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device) -> None:
+def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:
     """What there is to do and how long it may take."""
     listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")
     for experiment in wanted:
@@ -48,15 +48,15 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
         listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
     console().print(listing)
     left = [group for group, count in zip(todo.groups, todo.unfinished, strict=True) if count]
-    forecast = sum(seconds(group, device.type) for group in left)
+    forecast = sum(seconds(group, device) for group in left)
     console().print(
         f"{todo.left} of {todo.runs} runs to train, in {len(left)} groups, folders in {out}. "
-        f"Roughly {duration(forecast)} on {device.type}."
+        f"Roughly {duration(forecast)} on {device}."
     )
 
 
 def run(
-    wanted: Sequence[Experiment], scale: Scale, out: Path, device: torch.device, together: int, minutes: float | None
+    wanted: Sequence[Experiment], scale: Scale, out: Path, engine: Engine, together: int, minutes: float | None
 ) -> list[str]:
     """Run what is left, and what follows from its results; say what could not run."""
     deadline: list[Callback] = [] if minutes is None else [Deadline(minutes)]
@@ -66,7 +66,7 @@ def run(
         configs = [config for group in left.groups for config in group]
         try:
             with progress(unfinished(configs, out)) as shown:
-                problems = reproduce(left, out, device=device, callbacks=[shown, *deadline])
+                problems = reproduce(left, out, engine=engine, callbacks=[shown, *deadline])
         except OutOfTimeError:
             count = len(unfinished(configs, out))
             typer.echo(f"The {minutes:g} minutes are over, {count} runs are left: the same command goes on from there.")

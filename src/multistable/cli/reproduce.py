@@ -19,7 +19,11 @@ One figure, small networks and short sequences.
 
 The paper's own sizes on a GPU, twenty minutes at a time.
 
-  [cyan]multistable reproduce double-copy --scale paper --minutes 20[/cyan]"""
+  [cyan]multistable reproduce double-copy --scale paper --minutes 20[/cyan]
+
+The same on a cluster, whose nodes share a file system.
+
+  [cyan]multistable reproduce double-copy --scale paper --engine ray --ray-address HOST:6379[/cyan]"""
 
 Names = Annotated[
     list[str],
@@ -40,6 +44,15 @@ def reproduce(
         float | None, typer.Option(min=0, help="Stop cleanly at the end of the first epoch after so many minutes.")
     ] = None,
     together: Annotated[int, typer.Option(min=1, help="The most runs trained at once, as one ensemble.")] = 32,
+    engine: Annotated[
+        str, typer.Option(help="local: in this process. ray: on a Ray cluster, several groups at once.")
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a Ray cluster whose nodes have --out under the same path.", show_default="one on this machine"
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; do nothing.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -51,16 +64,20 @@ def reproduce(
     with reporting(debug, kept):
         from multistable.cli import experiments
         from multistable.cli.runs import chosen_device
+        from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
-        from multistable.training.trainer import usual_device
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale)
-        where = chosen_device(device) or usual_device()
+        if ray_address is None:
+            chosen_device(device)  # That of another machine is not known here.
+        where = make_engine(engine, device, ray_address)
         todo = plan(wanted, size, out, together)
-        experiments.show_plan(todo, wanted, size, out, where)
         if dry_run:
+            experiments.show_plan(todo, wanted, size, out, where.device)
             return
-        problems = experiments.run(wanted, size, out, where, together, minutes)
+        with where:
+            experiments.show_plan(todo, wanted, size, out, where.device)
+            problems = experiments.run(wanted, size, out, where, together, minutes)
         experiments.write_report(wanted, size, out)
         if problems:
             raise typer.Exit(1)

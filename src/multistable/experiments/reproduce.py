@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from multistable.experiments.engines import Engine, Local
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.scales import Scale
-from multistable.tasks import MNISTError
-from multistable.training import BusyRunError, Callback, RunConfig, RunFolder, train
+from multistable.training import Callback, RunConfig, RunFolder
 from multistable.training.trainer import groups
 
 
@@ -65,22 +63,21 @@ def reproduce(
     todo: Plan,
     out: Path | str,
     *,
-    device: torch.device | str | None = None,
+    engine: Engine | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[str]:
     """Run what is left of a plan.
 
     A group that cannot run, for want of its data or because another process works on it, does not stop the others.
 
+    Args:
+        todo: the plan.
+        out: where each run has its folder.
+        engine: where the groups are trained, entered already; in this process when not given.
+        callbacks: told of what happens.
+
     Returns:
         Why groups could not run, a message for each.
     """
-    problems: dict[str, None] = {}
-    for part, unfinished in zip(todo.groups, todo.unfinished, strict=True):
-        if not unfinished:
-            continue
-        try:
-            train(part, out, device=device, callbacks=callbacks, together=len(part))
-        except (MNISTError, BusyRunError) as error:
-            problems[str(error)] = None
-    return list(problems)
+    left = [part for part, unfinished in zip(todo.groups, todo.unfinished, strict=True) if unfinished]
+    return (engine or Local()).run(left, Path(out), callbacks)

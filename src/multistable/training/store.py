@@ -73,12 +73,15 @@ class RunFolder:
         return cls(Path(out) / config.name)
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Keep other processes away; the claim ends with the process, however that ends."""
+    def claimed(self, patience: float = 0.0) -> Iterator[None]:
+        """Keep other processes away; the claim ends with the process, however that ends.
+
+        One that is there has ``patience`` seconds to end.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / ".lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=patience)
         except Timeout as error:
             raise BusyRunError(f"another process is working on {self.path}") from error
         try:

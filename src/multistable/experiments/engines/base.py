@@ -1,0 +1,48 @@
+"""What the engines have in common."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import torch
+
+from multistable.tasks import MNISTError
+from multistable.training import BusyRunError, Callback, RunConfig, train
+
+Group = Sequence[RunConfig]
+"""Runs that are trained as one ensemble."""
+
+
+class Engine(Protocol):
+    """Trains groups of runs, each run in its own folder. It is entered before it runs anything."""
+
+    @property
+    def device(self) -> str:
+        """The kind of device: ``"cpu"`` or ``"cuda"``."""
+
+    def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
+        """Train groups; one that cannot run does not stop the others.
+
+        An exception of a callback stops all of them, each at the end of its epoch; an interruption stops them at once.
+
+        Returns:
+            Why groups could not run, each message once.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None: ...
+
+
+def train_group(
+    group: Group, out: Path, device: torch.device | str | None, callbacks: Sequence[Callback]
+) -> str | None:
+    """Train one group. Returns why it could not run, for want of its data or because another process works on it."""
+    try:
+        train(group, out, device=device, callbacks=callbacks, together=len(group))
+    except (MNISTError, BusyRunError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,255 @@
+"""Train on a Ray cluster, as many groups at once as there is room for.
+
+A group is a task of Ray. When its worker is lost, Ray runs the task again, on whatever node has room; the claims on the
+folders have ended with the process, and the training goes on after the last epoch that is there. All nodes must
+therefore have the folder of the runs under the same path.
+"""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from multistable.dynamics import WarmupStep
+from multistable.experiments.engines.base import Group, train_group
+from multistable.experiments.estimate import gpu_share
+from multistable.tasks.mnist import VARIABLE
+from multistable.training import BusyRunError, Callback, RunConfig, RunFolder
+from multistable.training.callbacks import Callbacks
+from multistable.training.trainer import usual_device
+
+RETRIES = 10
+"""How often a group whose worker is lost is run again."""
+
+PATIENCE = 120.0
+"""Seconds until the claims of a lost worker are given up; network file systems notice its end late."""
+
+INTERVAL = 0.25
+"""Seconds between two looks at what the workers tell, and the least between two gradient steps they tell of."""
+
+ENDING = 10.0
+"""Seconds that workers have to end in order when everything is interrupted."""
+
+STORE = 100 * 2**20
+"""Bytes of the object store of a cluster started here: nothing large goes through it."""
+
+
+class Ray:
+    """A Ray cluster.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``; GPUs if the cluster has any, when not given.
+        address: of the cluster; one is started on this machine, for this machine alone, when not given.
+    """
+
+    def __init__(self, device: str | None = None, address: str | None = None) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ModuleNotFoundError('--engine ray needs the package ray: pip install "multistable[ray]"')
+        self._given = None if device is None else torch.device(device).type
+        self._address = address
+        self.device = self._given or usual_device().type
+
+    def __enter__(self) -> Self:
+        self._ray = _connected(self._address)
+        try:
+            gpus = self._ray.cluster_resources().get("GPU", 0)
+            self.device = self._given or ("cuda" if gpus else "cpu")
+            if self.device == "cuda" and not gpus:
+                raise ValueError("device must be cpu, the Ray cluster has no GPU, got 'cuda'")
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ray.shutdown()
+
+    def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
+        """Train groups, see :class:`Engine`; the callbacks are called in this process."""
+        with self._mailbox() as mailbox:
+            tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
+            try:
+                return self._collect(tasks, groups, mailbox, Callbacks(callbacks))
+            except Exception:
+                self._stop(tasks, mailbox)
+                raise
+            except BaseException:
+                self._interrupt(list(tasks))
+                raise
+
+    @contextlib.contextmanager
+    def _mailbox(self) -> Iterator[Any]:
+        """On this node, which is lost only when everything is."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
+        mailbox = self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
+        try:
+            yield mailbox
+        finally:
+            self._ray.kill(mailbox)
+
+    def _task(self, index: int, group: Group, out: Path, mailbox: Any) -> Any:
+        gpus = gpu_share(group) if self.device == "cuda" else 0
+        task = self._ray.remote(_work).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
+        environment = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+        return task.remote(index, list(group), out.resolve(), self.device, environment, mailbox)
+
+    def _collect(self, tasks: dict[Any, int], groups: Sequence[Group], mailbox: Any, callback: Callback) -> list[str]:
+        """Pass on what the workers tell until all have ended. Returns why groups could not run."""
+        problems: dict[str, None] = {}
+        left = list(tasks)
+        while left:
+            done, left = self._ray.wait(left, timeout=INTERVAL)
+            for name, arguments in self._ray.get(mailbox.take.remote()):
+                getattr(callback, name)(*arguments)
+            for task in done:
+                problem = self._result(task, groups[tasks[task]])
+                if problem:
+                    problems[problem] = None
+        return list(problems)
+
+    def _result(self, task: Any, group: Group) -> str | None:
+        from ray.exceptions import NodeDiedError, RayTaskError, WorkerCrashedError
+
+        try:
+            return self._ray.get(task)
+        except RayTaskError as error:
+            raise error.cause from error
+        except (NodeDiedError, WorkerCrashedError):
+            return f"the workers of {len(group)} runs ({group[0].name} first) were lost {RETRIES + 1} times"
+
+    def _stop(self, tasks: dict[Any, int], mailbox: Any) -> None:
+        """Let the groups that have begun end their epoch, the others not begin."""
+        begun = self._ray.get(mailbox.stop.remote())
+        try:
+            for task, index in tasks.items():
+                if index not in begun:
+                    self._ray.cancel(task)
+            self._ray.wait(list(tasks), num_returns=len(tasks))
+        except KeyboardInterrupt:
+            self._interrupt(list(tasks))
+            raise
+
+    def _interrupt(self, tasks: list[Any]) -> None:
+        for task in tasks:
+            self._ray.cancel(task)
+        self._ray.wait(tasks, num_returns=len(tasks), timeout=ENDING)
+
+
+class Mailbox:
+    """What the workers tell, and whether they are to stop; an actor of Ray."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[str, tuple[Any, ...]]] = []
+        self._begun: set[int] = set()
+        self._stopping = False
+
+    def begin(self, group: int) -> bool:
+        """A group is about to begin. Returns whether it must not."""
+        self._begun.add(group)
+        return self._stopping
+
+    def put(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """A call of a callback. Returns whether to stop."""
+        self._messages.append((name, arguments))
+        return self._stopping
+
+    def take(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """The calls since the last time."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def stop(self) -> set[int]:
+        """Have everyone stop. Returns the groups that have begun."""
+        self._stopping = True
+        return self._begun
+
+
+class StoppedError(Exception):
+    """The epoch is over and there is not to be another."""
+
+
+class Telling(Callback):
+    """Tells a mailbox what happens in a worker."""
+
+    def __init__(self, mailbox: Any) -> None:
+        self._mailbox = mailbox
+        self._told = time.monotonic()
+
+    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
+        self._tell("on_start", configs, epoch, steps)
+
+    def on_warmup_step(self, configs: Sequence[RunConfig], step: WarmupStep) -> None:
+        self._tell("on_warmup_step", configs, step)
+
+    def on_step(self, configs: Sequence[RunConfig], epoch: int, step: int) -> None:
+        if time.monotonic() - self._told > INTERVAL:
+            self._tell("on_step", configs, epoch, step)
+
+    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
+        if self._answer(self._tell("on_epoch", configs, metrics)):
+            raise StoppedError
+
+    def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:
+        # The task must not end before this has arrived.
+        self._answer(self._tell("on_end", configs, summaries))
+
+    def _tell(self, name: str, *arguments: Any) -> Any:
+        self._told = time.monotonic()
+        return self._mailbox.put.remote(name, arguments)
+
+    def _answer(self, told: Any) -> bool:
+        import ray
+
+        return ray.get(told)
+
+
+def _work(index: int, group: Group, out: Path, device: str, environment: dict[str, str], mailbox: Any) -> str | None:
+    """What a worker does. Returns why the group could not run."""
+    import ray
+
+    os.environ.update(environment)
+    if ray.get(mailbox.begin.remote(index)):
+        return None
+    _wait_for_claims(group, out)
+    try:
+        return train_group(group, out, device, [Telling(mailbox)])
+    except StoppedError:
+        return None
+
+
+def _wait_for_claims(group: Group, out: Path) -> None:
+    """Wait until no lost worker has claims on the folders: all runs of a group go on together or none does."""
+    until = time.monotonic() + PATIENCE
+    for config in group:
+        # Those of a process that lives are told by the training.
+        with contextlib.suppress(BusyRunError), RunFolder.of(config, out).claimed(max(0.0, until - time.monotonic())):
+            pass
+
+
+def _connected(address: str | None) -> Any:
+    """Ray, connected to a cluster."""
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    handler = signal.getsignal(signal.SIGTERM)
+    if address is None:
+        # Read when Ray is imported. Meant for other systems: the addresses of the cluster are then all of the loopback.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        import ray
+
+        ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
+    else:
+        import ray
+
+        ray.init(address=address, **quiet)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)  # Ray has replaced it.
+    return ray

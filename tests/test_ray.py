@@ -1,0 +1,160 @@
+"""Experiments on a Ray cluster: the same results as in this process, whatever becomes of the workers."""
+
+from pathlib import Path
+
+import pytest
+
+from multistable.experiments.engines import make_engine
+from multistable.experiments.estimate import LEAST_SHARE, gpu_share, memory
+from multistable.experiments.experiment import Experiment, finished
+from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
+from multistable.experiments.scales import Scale
+from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
+from multistable.training import Callback, RunConfig, RunFolder
+from small_runs import small
+
+TWO_SEEDS = Scale("as it is", "nothing is changed", seeds=2)
+EPOCHS = 100
+"""So many that a node is lost long before the last."""
+
+QUICK_CHECKS = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+
+
+def experiment(**settings):
+    """Two groups of four runs."""
+    runs = [
+        small(cell=cell, version=version, **settings) for cell in ("gru", "mgu") for version in ("classic", "warmup")
+    ]
+    return Experiment("two", 1, (), "Two groups", tuple(runs), (), ())
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes with a core each, on the loopback alone; the second is there to be lost."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args={**node, "_system_config": QUICK_CHECKS})
+    second = made.add_node(**node)
+    # Else the driver looks for the cluster at an address that others can reach.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
+        yield made, second
+        made.shutdown()
+
+
+class LosesANode(Callback):
+    """Kills a node in the middle of what it trains; remembers at which epochs each group began."""
+
+    def __init__(self, cluster, node, out):
+        self.cluster, self.node, self.out = cluster, node, out
+        self.starts = {}
+        self.lost = None
+
+    def on_start(self, configs, epoch, steps):
+        self.starts.setdefault(configs[0].cell, []).append(epoch)
+
+    def on_epoch(self, configs, metrics):
+        folder = RunFolder.of(configs[0], self.out).path
+        if self.lost is None and metrics[0]["epoch"] >= 2 and works_on(self.node, folder):
+            self.lost = configs[0].cell
+            self.cluster.remove_node(self.node, allow_graceful=False)
+
+
+def works_on(node, folder):
+    """Whether a worker of the node has the lock of a run."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            files = {entry.readlink() for entry in (process / "fd").iterdir()} if parent == raylet else set()
+        except OSError:  # It has just ended.
+            continue
+        if folder / ".lock" in files:
+            return True
+    return False
+
+
+def outcomes(configs, out):
+    """Everything that was recorded but how long it took."""
+    told = {}
+    for result in finished(configs, out):
+        warmup = None if result.warmup is None else untimed(result.warmup)
+        weights = (RunFolder.of(result.config, out).path / "weights.safetensors").read_bytes()
+        told[result.config.name] = ([untimed(row) for row in result.metrics], result.results, warmup, weights)
+    return told
+
+
+def untimed(row):
+    return {name: value for name, value in row.items() if name != "seconds"}
+
+
+def test_a_lost_node_changes_no_digit(cluster, tmp_path):
+    nodes, second = cluster
+    wanted = experiment(epochs=EPOCHS, vaa_every=0)
+    configs = wanted.at(TWO_SEEDS)
+    reproduce(plan([wanted], TWO_SEEDS, tmp_path / "here"), tmp_path / "here")
+
+    out = tmp_path / "ray"
+    watching = LosesANode(nodes, second, out)
+    with make_engine("ray", "cpu", nodes.address) as engine:
+        assert reproduce(plan([wanted], TWO_SEEDS, out), out, engine=engine, callbacks=[watching]) == []
+
+    first, again = watching.starts.pop(watching.lost)
+    assert first == 0
+    assert 2 <= again < EPOCHS
+    assert list(watching.starts.values()) == [[0]]
+    assert len(configs) == 8
+    assert outcomes(configs, out) == outcomes(configs, tmp_path / "here")
+
+
+def test_the_minutes_given_end_every_group_at_the_end_of_its_epoch(cluster, tmp_path):
+    wanted = experiment(epochs=2)
+    clock = iter([0.0, 61.0, *[90.0] * 5]).__next__
+    with make_engine("ray", "cpu", cluster[0].address) as engine:
+        todo = plan([wanted], TWO_SEEDS, tmp_path)
+        with pytest.raises(OutOfTimeError):
+            reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, clock)])
+        assert all(RunFolder.of(config, tmp_path).finished or free(config, tmp_path) for config in todo.groups[0])
+        assert plan([wanted], TWO_SEEDS, tmp_path).left > 0
+        assert reproduce(todo, tmp_path, engine=engine) == []
+    assert plan([wanted], TWO_SEEDS, tmp_path).left == 0
+
+
+def free(config, out):
+    with RunFolder.of(config, out).claimed():
+        return True
+
+
+def test_what_cannot_run_does_not_stop_the_others(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
+    runs = (small(task=PermutedSequentialMNIST()), small())
+    wanted = Experiment("images", 1, (), "With and without images", runs, (), ())
+    with make_engine("ray", "cpu", cluster[0].address) as engine:
+        problems = reproduce(plan([wanted], TWO_SEEDS, tmp_path), tmp_path, engine=engine)
+    assert len(problems) == 1
+    assert "nowhere" in problems[0]
+    assert len(finished(wanted.at(TWO_SEEDS), tmp_path)) == 2
+
+
+def test_a_group_has_the_share_of_a_gpu_that_its_memory_asks_for(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    copy = [RunConfig(CopyFirstInput(50), "gru", seed=seed) for seed in range(5)]
+    long = [RunConfig(CopyFirstInput(600), "lstm", "warmup", hidden_size=512, seed=seed) for seed in range(32)]
+    assert gpu_share(copy[:1]) == LEAST_SHARE
+    assert memory(copy[:1]) < memory(copy) < memory(long)
+    assert gpu_share(long) == 1.0
+
+
+def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
+    with (
+        pytest.raises(ValueError, match="the Ray cluster has no GPU, got 'cuda'"),
+        make_engine("ray", "cuda", cluster[0].address),
+    ):
+        pass
