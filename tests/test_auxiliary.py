@@ -212,7 +212,7 @@ def test_training_is_what_a_plain_loop_does(tmp_path):
         outputs, _ = model.advance(u)
         errors = []
         for end in (2, 4):
-            h, state = model.rnn(u[:end])
+            _, state = model.rnn(u[:end])
             given = torch.cat([torch.zeros_like(u[:1]), u[end - 2 : end - 1]])
             errors.append(decoder.readout(decoder.rnn(given, state)[0]) - u[end - 2 : end])
         return (outputs[-1] - targets[0]).square().mean(), torch.stack(errors).square().mean()

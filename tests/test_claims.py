@@ -119,6 +119,40 @@ def accuracies_in_other_settings(**accuracies):
     ]
 
 
+def with_costs(runs, seconds, steps):
+    """Runs that tell what came before their training."""
+    for run in runs:
+        if run.config.version == "auxiliary":
+            run.record.update(together=1, pretraining={"seconds": seconds, "steps": steps})
+        else:
+            run.warmup.update(seconds=seconds, together=1, loss=[0.0] * steps)
+    return runs
+
+
+def pretrained(risen, gru=0.01):
+    """Networks with an auxiliary loss on every task; VAA rises on the first ``risen`` of them."""
+    return [
+        run
+        for index, task in enumerate([*COPY, *DENOISING, *LINES])
+        for cell in MONOSTABLE
+        for run in made(
+            task,
+            cell,
+            "auxiliary",
+            vaas=(ONE, 0.5 if index < risen else ONE),
+            settings={"pretraining_epochs": 1},
+            test_loss=gru if cell == "gru" else 0.9,
+        )
+    ]
+
+
+def before_training(warmup, pretraining):
+    """Warmups and pretrainings of so many seconds and steps."""
+    warmed = [run for cell in MONOSTABLE for run in made(COPY[0], cell, "warmup", stars=(0.95,))]
+    others = [run for cell in MONOSTABLE for run in made(COPY[0], cell, "auxiliary")]
+    return with_costs(warmed, *warmup) + with_costs(others, *pretraining)
+
+
 accuracy = {"quantity": "test_accuracy"}
 RESULTS = {
     "C1": (at_initialisation(), at_initialisation(nbrc=0.1)),
@@ -170,6 +204,8 @@ RESULTS = {
         accuracies_in_other_settings(classic=0.4, warmup=0.3, double=0.95),
     ),
     "C22": (impact(low=0.5, high=0.01), impact(low=0.01, high=0.5)),
+    "C23": (pretrained(risen=4), pretrained(risen=3)),
+    "C24": (before_training((2.0, 100), (60.0, 20_000)), before_training((70.0, 100), (60.0, 20_000))),
 }
 
 
@@ -195,17 +231,29 @@ def test_two_runs_of_each_are_not_enough(name):
     assert CLAIMS[name].finding([]).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C15"])
+@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C15", "C23", "C24"])
 def test_a_claim_on_all_cells_needs_all_of_them(name):
     others = [run for run in RESULTS[name][0] if run.config.cell != "mgu"]
     assert CLAIMS[name].finding(others).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C15", "C18", "C22"])
+@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C15", "C18", "C22", "C23"])
 def test_a_claim_on_all_settings_needs_all_of_them(name):
     hardest = max((run.config.task for run in RESULTS[name][0]), key=lambda task: task.length)
     others = [run for run in RESULTS[name][0] if run.config.task != hardest]
     assert CLAIMS[name].finding(others).verdict == OPEN
+
+
+def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():
+    assert CLAIMS["C23"].finding(pretrained(risen=7, gru=0.5)).verdict == FAILS
+
+
+def test_warmups_whose_time_is_not_known_leave_their_cost_open():
+    runs = before_training((2.0, 100), (60.0, 20_000))
+    for run in runs:
+        if run.warmup:
+            del run.warmup["seconds"]
+    assert CLAIMS["C24"].finding(runs).verdict == OPEN
 
 
 def test_the_numbers_stand_beside_the_verdict():

@@ -78,6 +78,7 @@ SMALL = Scale(
     seeds=3,
     changes={
         "epochs": 10,
+        "pretraining_epochs": 4,
         "training_sequences": 4000,
         "testing_sequences": 2000,
         "vaa_every": 2,
@@ -96,6 +97,7 @@ SMOKE = Scale(
     seeds=2,
     changes={
         "epochs": 2,
+        "pretraining_epochs": 2,
         "training_sequences": 40,
         "testing_sequences": 20,
         "batch_size": 16,

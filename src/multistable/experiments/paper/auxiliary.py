@@ -1,0 +1,174 @@
+"""Appendix H: pretraining and training with an auxiliary loss that has the network reconstruct its input."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multistable.experiments.claims.auxiliary import Cost, cost, costs
+from multistable.experiments.experiment import Experiment, Result, grouped
+from multistable.experiments.paper.grids import COPY, DENOISING, WARMED, grid
+from multistable.experiments.pictures import Bars, Curves, Rows, style_of
+from multistable.tasks import PermutedLineSequentialMNIST, Task
+from multistable.tasks.permuted_mnist import PermutedMNIST
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CELLS = WARMED[:3]
+LINES = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
+
+
+def in_pretraining(result: Result) -> Result:
+    """The epochs up to the end of the pretraining."""
+    return replace(result, metrics=[row for row in result.metrics if row["epoch"] <= result.config.pretraining])
+
+
+def in_training(result: Result) -> Result:
+    """The epochs from the end of the pretraining on, that one as epoch 0."""
+    before = result.config.pretraining
+    rows = [row | {"epoch": row["epoch"] - before} for row in result.metrics if row["epoch"] >= before]
+    return replace(result, metrics=rows)
+
+
+@dataclass(frozen=True)
+class PhaseCurves:
+    """Quantities epoch by epoch, in one of the phases of the runs with an auxiliary loss; a curve for each cell.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        quantities: a panel for each.
+        part: what of a run is shown.
+    """
+
+    name: str
+    caption: str
+    quantities: tuple[str, ...]
+    part: Callable[[Result], Result]
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """A panel for each quantity."""
+        return self._curves.draw(self._shown(results))
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell: the quantities at the beginning and at the end."""
+        return self._curves.table(self._shown(results))
+
+    def _shown(self, results: Sequence[Result]) -> list[Result]:
+        return [self.part(result) for result in results if result.config.version == "auxiliary"]
+
+    @property
+    def _curves(self) -> Curves:
+        return Curves(self.name, self.caption, self.quantities, series=lambda config: config.cell)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What comes before the training, by warmup and by pretraining: seconds of a run and its gradient steps.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+    """
+
+    name: str
+    caption: str
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """The seconds of each cell, side by side."""
+        from multistable.experiments.figures import figure, name_axes
+
+        drawn, axes = figure(6.0, 3.4)
+        kinds = self._kinds(results)
+        cells = list(dict.fromkeys(cell for cell, _ in kinds))
+        for index, version in enumerate(("warmup", "auxiliary")):
+            style = style_of(version, index)
+            there = [
+                (x, costs(kinds[cell, version])[0].mean) for x, cell in enumerate(cells) if (cell, version) in kinds
+            ]
+            if there:
+                where, seconds = zip(*there, strict=True)
+                axes.bar(np.array(where) + 0.4 * index - 0.2, seconds, 0.37, color=style.colour, label=style.label)
+        axes.set_xticks(range(len(cells)), [cell.upper() for cell in cells])
+        name_axes(axes, "cell", "seconds of a run before training")
+        if kinds:
+            axes.set_yscale("log")
+            axes.legend()
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell and what is done before its training."""
+        rows = []
+        for (cell, version), runs in self._kinds(results).items():
+            seconds, steps = costs(runs)
+            rows.append([cell.upper(), BEFORE[version], str(seconds.runs), str(seconds), f"{steps.mean:g}"])
+        return ["cell", "before training", "runs", "seconds of a run", "gradient steps"], rows
+
+    @staticmethod
+    def _kinds(results: Sequence[Result]) -> dict[Any, list[Cost]]:
+        """The costs of the runs there are, by cell and version."""
+        groups = grouped(results, lambda config: (config.cell, config.version))
+        found = {kind: [entry for entry in map(cost, runs) if entry is not None] for kind, runs in groups.items()}
+        return {kind: entries for kind, entries in found.items() if entries}
+
+
+BEFORE = {"warmup": "warmup", "auxiliary": "pretraining"}
+
+
+def experiment(name: str, order: int, task: Task, labels: tuple[str, str], title: str, **of_others: Any) -> Experiment:
+    """Networks with an auxiliary loss on one task, beside classic and warmed-up ones."""
+    classifies = isinstance(task, PermutedMNIST)
+    validated = "validation_accuracy" if classifies else "validation_loss"
+    tested = "test_accuracy" if classifies else "test_loss"
+    return Experiment(
+        name=f"auxiliary-{name}",
+        order=order,
+        labels=labels,
+        title=f"{title}: pretraining and training with a reconstruction loss",
+        runs=grid([task], CELLS, ["auxiliary"]) + grid([task], CELLS, ["classic", "warmup"], **of_others),
+        pictures=(
+            PhaseCurves(
+                "pretraining", "Pretraining, 0 being before it.", ("reconstruction_loss", "vaa"), in_pretraining
+            ),
+            PhaseCurves(
+                "training",
+                "Training, 0 being the end of the pretraining.",
+                (validated, "reconstruction_loss", "vaa"),
+                in_training,
+            ),
+            Bars(tested, "On the test set, the weights of the lowest validation loss.", tested),
+            Costs("cost", "What comes before training: 100 steps of warmup, or 20 epochs of pretraining."),
+        ),
+        claims=("C23", "C24"),
+    )
+
+
+EXPERIMENTS = (
+    *(
+        experiment(f"copy-{task.T}", 90 + i, task, ("fig:rw_pt_copy", "fig:rw_copy"), f"Copy first input, T = {task.T}")
+        for i, task in enumerate(COPY)
+    ),
+    *(
+        experiment(
+            f"denoising-{task.N}",
+            93 + i,
+            task,
+            ("fig:rw_pt_denoising", "fig:rw_denoising"),
+            f"Denoising, N = {task.N}",
+        )
+        for i, task in enumerate(DENOISING)
+    ),
+    *(
+        experiment(
+            f"line-mnist-{task.N}",
+            95 + i,
+            task,
+            ("fig:rw_pt_row_mnist", "fig:rw_row_mnist"),
+            f"Permuted line-sequential MNIST, N = {task.N}",
+            epochs=70,
+        )
+        for i, task in enumerate(LINES)
+    ),
+)
