@@ -156,13 +156,23 @@ class DRQN:
 
     def warm_up(self) -> None:
         """Warm up the networks of those agents that are to be, each on the histories of its own buffer."""
-        members = self.network.rnn.unstack()
-        for index, seed in enumerate(self.seeds):
-            if self.warm[index]:
-                histories = self.replay.histories(index)
-                draws = generator(seed, "warmup")
-                self.warmups[index] = warmup(members[index], histories, generator=draws, algorithm="paper")
-                self.network.replace(index, members[index])
+        for index, warm in enumerate(self.warm):
+            if warm:
+                self.warm_up_agent(index)
+
+    def warm_up_agent(self, index: int, **options: Any) -> WarmupHistory:
+        """Warm up the network of one agent on the histories of its buffer.
+
+        Args:
+            options: of :func:`multistable.warmup`; the paper's by default.
+        """
+        member = self.network.rnn.unstack()[index]
+        draws = generator(self.seeds[index], "warmup")
+        options = {"algorithm": "paper"} | options
+        history = warmup(member, self.replay.histories(index), generator=draws, **options)
+        self.network.replace(index, member)
+        self.warmups[index] = history
+        return history
 
     def play(self) -> Episodes:
         """The next episode of each agent, epsilon-greedy; its tensors are overwritten by the one after."""

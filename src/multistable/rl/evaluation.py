@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from multistable.arguments import positive_integer
-from multistable.dynamics import measure
+from multistable.dynamics import DivergedError, measure
+from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
 from multistable.rl.play import Chance, Player
 from multistable.rl.tmaze import Policy
@@ -28,7 +29,7 @@ class Evaluation:
         discounted: the mean discounted return.
         lengths: the mean length of an episode.
         optimal: whether the policy is optimal; ``None`` where that is not known of the process.
-        vaa: the VAA of the network; ``None`` where it was not measured.
+        vaa: the VAA of the network; ``None`` where it was not measured, or does not stay finite.
     """
 
     episode: int
@@ -36,7 +37,7 @@ class Evaluation:
     discounted: list[float]
     lengths: list[float]
     optimal: list[bool] | None
-    vaa: list[float] | None = None
+    vaa: list[float | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,16 +90,21 @@ class Evaluator:
         )
 
 
-def network_vaa(agents: DRQN, **options: Any) -> list[float]:
-    """The VAA of each agent's network for the histories of its replay buffer.
+def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:
+    """The VAA of each agent's network for the histories of its replay buffer; ``None`` where states become infinite.
 
     Args:
         options: of :func:`multistable.measure`.
     """
-    return [
-        measure(member, agents.replay.histories(index), generator=generator(seed, "measure"), **options).vaa
-        for index, (member, seed) in enumerate(zip(agents.network.rnn.unstack(), agents.seeds, strict=True))
-    ]
+
+    def vaa(index: int, member: RNN) -> float | None:
+        draws = generator(agents.seeds[index], "measure")
+        try:
+            return measure(member, agents.replay.histories(index), generator=draws, **options).vaa
+        except DivergedError:
+            return None
+
+    return [vaa(index, member) for index, member in enumerate(agents.network.rnn.unstack())]
 
 
 def watch(

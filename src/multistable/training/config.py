@@ -131,6 +131,16 @@ class RunConfig(Config):
         """The name that the task is registered by."""
         return name_of(self.task)
 
+    @property
+    def input_size(self) -> int:
+        """That of the task."""
+        return self.task.input_size
+
+    @property
+    def output_size(self) -> int:
+        """That of the task."""
+        return self.task.output_size
+
     @classmethod
     def make_task(cls, name: str, settings: dict[str, Any], data: Path | str | None = None) -> Task:
         """A task by its name and settings; ``data`` is the folder of its files."""

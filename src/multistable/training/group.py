@@ -19,9 +19,7 @@ from multistable.dynamics import (
     measure,
     warmup,
 )
-from multistable.dynamics.contexts import ieee_float32
 from multistable.networks import Ensemble
-from multistable.scan import engine
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
 from multistable.training.auxiliary import Auxiliary, decoder_of
@@ -298,8 +296,7 @@ class Group:
             return None
 
     def _precision(self) -> AbstractContextManager[Any]:
-        precision = self.configs[0].precision
-        return ieee_float32() if precision == "ieee" else engine(precision=precision)
+        return self.configs[0].computing()
 
 
 def _course(history: WarmupHistory, member: int) -> dict[str, Any]:

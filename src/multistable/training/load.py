@@ -7,7 +7,7 @@ from multistable.training.store import RunFolder
 
 
 def load(path: Path | str) -> Model:
-    """The network of a finished run with its best weights; ``load(path).rnn`` is an ``ms.RNN``.
+    """The network of a finished run with its best weights, of an agent its last; ``load(path).rnn`` is an ``ms.RNN``.
 
     Args:
         path: the folder of the run.

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from multistable.networks import RNN, Ensemble
 from multistable.networks.layers import LayerState
-from multistable.training.config import RunConfig
 from multistable.training.seeds import generator
+from multistable.training.settings import Config
 
 
 class Readout(nn.Module):
@@ -79,7 +79,7 @@ class Model(nn.Module):
         return cls(rnn, Readout.stacked([model.readout for model in models]))
 
     @classmethod
-    def of(cls, config: RunConfig, outputs: int | None = None, purpose: str = "weights") -> "Model":
+    def of(cls, config: Config, outputs: int | None = None, purpose: str = "weights") -> "Model":
         """The network of a run with its initial weights, before any warmup.
 
         Args:
@@ -91,7 +91,7 @@ class Model(nn.Module):
         draw = generator(config.seed, purpose)
         rnn = RNN(
             config.cell,
-            config.task.input_size,
+            config.input_size,
             config.hidden_size,
             config.num_layers,
             double=config.kind.double,
@@ -99,5 +99,5 @@ class Model(nn.Module):
             dtype=dtype,
             **config.cell_options,
         )
-        outputs = config.task.output_size if outputs is None else outputs
+        outputs = config.output_size if outputs is None else outputs
         return cls(rnn, Readout(config.hidden_size, outputs, generator=draw, dtype=dtype))

@@ -4,6 +4,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,6 +12,8 @@ from typing import Any, ClassVar, Self
 from multistable.arguments import positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target
+from multistable.dynamics.contexts import ieee_float32
+from multistable.scan import engine
 from multistable.scan.fused import PRECISIONS
 from multistable.tasks import settings_of
 
@@ -118,6 +121,16 @@ class Config(ABC):
 
     @property
     @abstractmethod
+    def input_size(self) -> int:
+        """The features of what the network is given."""
+
+    @property
+    @abstractmethod
+    def output_size(self) -> int:
+        """The features of what it answers."""
+
+    @property
+    @abstractmethod
     def duration(self) -> int:
         """How many epochs or episodes training takes, see :attr:`unit`."""
 
@@ -129,6 +142,10 @@ class Config(ABC):
     def kind(self) -> Version:
         """What ``version`` stands for."""
         return self.versions()[self.version]
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """The context in which products have the ``precision`` asked for."""
+        return ieee_float32() if self.precision == "ieee" else engine(precision=self.precision)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_dict` is the inverse."""

@@ -204,13 +204,7 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
             "final_vaa": vaas[-1] if vaas else None,
             "warmup": None if course is None else course["outcome"],
         }
-        record: dict[str, Any] = {
-            "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),
-            "together": len(folders),
-            "device": torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else "CPU",
-            "torch": torch.__version__,
-            "multistable": multistable.__version__,
-        }
+        record = record_of(metrics, len(folders), group.device, seconds)
         if group.configs[run].kind.auxiliary:
             pretrained = [row for row in metrics if 0 < row["epoch"] <= group.configs[run].pretraining]
             taken = round(sum(row["step_seconds"] for row in pretrained), 3)
@@ -220,6 +214,19 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
     for folder, summary in zip(folders, summaries, strict=True):
         folder.finish(summary)
     return summaries
+
+
+def record_of(
+    metrics: Sequence[Mapping[str, Any]], together: int, device: torch.device, seconds: float = 0.0
+) -> dict[str, Any]:
+    """How results came about; ``seconds`` are those beside what the metrics have."""
+    return {
+        "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),
+        "together": together,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        "torch": torch.__version__,
+        "multistable": multistable.__version__,
+    }
 
 
 def _scores(part: str, scores: Scores, run: int) -> dict[str, float | None]:

@@ -1,0 +1,320 @@
+"""Agents in run folders: names, what is recorded, agents together, and going on after any interruption."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import multistable as ms
+from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, network_vaa
+from multistable.rl.trainer import AgentGroup
+from multistable.training import Callback, Model, RunFolder, load, train
+from multistable.training.trainer import groups
+from small_agents import small_agent
+from small_runs import small
+
+
+class StopError(Exception):
+    """What interrupts a training in a test."""
+
+
+class StopAt(Callback):
+    """Interrupts a training at one of its events."""
+
+    def __init__(self, event, number):
+        self.event, self.number = event, number
+
+    def at(self, event, number):
+        if (event, number) == (self.event, self.number):
+            raise StopError
+
+    def on_warmup_step(self, configs, step):
+        self.at("warmup", step.step)
+
+    def on_step(self, configs, epoch, step):
+        self.at("episode", epoch)
+
+    def on_epoch(self, configs, metrics):
+        self.at("evaluation", metrics[0]["episode"])
+
+
+def outcome(folder):
+    """All that must not depend on interruptions."""
+    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
+    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
+    return rows, folder.summary()["results"], weights, folder.warmup()
+
+
+# Configurations and names
+
+
+def test_a_configuration_survives_json(tmp_path):
+    config = small_agent(cell="chrono", cell_options={"t_max": 80}, version="double", seed=3, reward_input=True)
+    assert AgentConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    folder = RunFolder.of(config, tmp_path)
+    folder.path.mkdir()
+    folder.write_config(config)
+    assert folder.config() == config
+
+
+def test_the_defaults_are_those_of_appendix_c():
+    config = AgentConfig(Maze(20), "gru")
+    assert config.settings == Settings()
+    assert (config.num_layers, config.hidden_size) == (2, 256)
+    assert (config.warmup_steps, config.warmup_batch_size, config.target, config.increment) == (100, 200, 0.95, 10)
+
+
+def test_every_setting_changes_the_name():
+    base = small_agent(version="warmup")
+    others = {
+        "task": Maze(3),
+        "cell": "mgu",
+        "version": "double",
+        "cell_options": {"recurrent_bias": True},
+        "precision": "tf32",
+        "dtype": "float32",
+        "reward_input": True,
+        "vaa_every": 8,
+        "evaluate_every": 4,
+    }
+    for field in base.to_dict():
+        if field not in others:
+            value = getattr(base, field)
+            others[field] = value / 2 if isinstance(value, float) else value + 2
+    names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
+    assert len(names) == 1 + len(base.to_dict())
+
+
+def test_names_stay_what_they_are():
+    """Results of months would be computed again if they changed."""
+    assert AgentConfig(Maze(20), "gru", version="warmup", seed=3).name == "tmaze-gru-warmup-3-b6d7dcb9a29e"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
+        ({"version": "auxiliary"}, "version must be one of classic, warmup, double, double-classic, got 'auxiliary'"),
+        ({"episodes": 0}, "episodes must be a positive integer, got 0"),
+        ({"evaluate_every": 0}, "evaluate_every must be a positive integer, got 0"),
+        ({"vaa_every": 3}, "vaa_every must be a multiple of evaluate_every = 2, got 3"),
+        ({"capacity": 0}, "capacity must be a positive integer, got 0"),
+        ({"epsilon": 2.0}, r"epsilon must lie in \[0, 1\], got 2.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a positive number, got 0.0"),
+        ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
+        ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the capacity, 40, got 41"),
+        ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
+        ({"task": TMaze(3)}, "TMaze is not a registered task"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        small_agent(**change)
+
+
+def test_a_maze_has_a_length():
+    with pytest.raises(ValueError, match="L must be a positive integer, got 0"):
+        Maze(0)
+
+
+# What is recorded
+
+
+def test_a_run_is_the_training_of_one_agent(tmp_path):
+    config = small_agent(version="warmup", seed=1)
+    (folder,) = train(config, tmp_path)
+    maze = TMaze(2, dtype=torch.float64)
+    agents = DRQN(maze, [Model.of(config).rnn], seeds=[1], warm=True, settings=config.settings)
+    agents.fill()
+    with pytest.warns(ms.WarmupWarning):  # three steps are not enough
+        history = agents.warm_up_agent(0, steps=3, batch_size=8, max_stabilisation=10)
+    agents.prepared = True
+    expected = []
+    measured = {"batches": 2, "batch_size": 4, "stabilisation": 50}
+    for episode in range(6):
+        if episode:
+            next(iter(agents.train(episode)))
+        if episode in (0, 2, 4, 5):
+            found = Evaluator(agents).evaluate()
+            row = {"episode": episode, "return": found.returns[0], "length": found.lengths[0]}
+            row |= {"optimal": found.optimal[0]}
+            row |= {"vaa": network_vaa(agents, **measured)[0]} if episode in (0, 4, 5) else {}
+            expected.append(row)
+    rows, results, weights, course = outcome(folder)
+    assert rows == expected
+    assert course["vaa_star"] == history.vaa_star.tolist()
+    assert results["warmup"] == history.outcome
+    assert results["final_return"] == expected[-1]["return"]
+    assert (results["initial_vaa"], results["final_vaa"]) == (expected[0]["vaa"], expected[-1]["vaa"])
+    assert weights["readout.weight"] == agents.network.readout.weight[0].tolist()
+
+
+def test_a_finished_folder_has_what_it_says(tmp_path):
+    (folder,) = train(small_agent(version="warmup"), tmp_path)
+    names = {path.name for path in folder.path.iterdir()}
+    assert names == {"config.json", "metrics.jsonl", "warmup.json", "weights.safetensors", "summary.json", ".lock"}
+    assert folder.summary()["record"]["seconds"] == pytest.approx(sum(row["seconds"] for row in folder.metrics()))
+
+
+def test_the_first_optimal_episode_is_the_first_at_which_an_evaluation_saw_it(tmp_path, monkeypatch):
+    seen = iter([[False, False], [False, True], [False, False], [False, True]])
+    evaluate = AgentGroup.evaluate
+    monkeypatch.setattr(AgentGroup, "evaluate", lambda group: replace(evaluate(group), optimal=next(seen)))
+    folders = train([small_agent(), small_agent(seed=1)], tmp_path)
+    assert [folder.summary()["results"]["first_optimal"] for folder in folders] == [None, 2]
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_trained_network_is_loaded(cell, tmp_path):
+    config = small_agent(cell=cell, reward_input=True, version="double")
+    (folder,) = train(config, tmp_path)
+    model = load(folder.path)
+    assert isinstance(model.rnn, ms.RNN)
+    initial = Model.of(config)
+    for (name, a), b in zip(model.named_parameters(), initial.parameters(), strict=True):
+        assert a.shape == b.shape, name
+        assert not torch.equal(a, b), name
+    assert model(torch.zeros(3, 1, 9, dtype=torch.float64)).shape == (3, 1, 4)
+
+
+def test_a_warmup_that_diverges_does_not_stop_the_others(tmp_path, monkeypatch):
+    configs = [small_agent(version="warmup"), small_agent(version="warmup", seed=1)]
+    (alone,) = train(configs[1], tmp_path / "alone")
+    warm_up = DRQN.warm_up_agent
+
+    def diverging(self, index, **options):
+        if index == 0:
+            raise ms.WarmupDivergedError("infinite")
+        return warm_up(self, index, **options)
+
+    monkeypatch.setattr(DRQN, "warm_up_agent", diverging)
+    folders = train(configs, tmp_path / "both")
+    assert folders[0].warmup() == {"outcome": "diverged", "reason": "infinite"}
+    assert folders[1].warmup() == alone.warmup()
+
+
+# Together
+
+
+def test_agents_of_one_architecture_go_together():
+    configs = [small_agent(version=v, seed=s) for v in ("classic", "warmup") for s in (0, 1)]
+    others = [small_agent(cell="mgu"), small_agent(version="double"), small_agent(task=Maze(3)), small()]
+    assert [len(group) for group in groups([*configs, *others], 32)] == [4, 1, 1, 1, 1]
+
+
+def test_together_each_ends_as_alone(tmp_path):
+    configs = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+    together = train(configs, tmp_path / "together")
+    for config, folder in zip(configs, together, strict=True):
+        (alone,) = train(config, tmp_path / "alone")
+        for name, weight in alone.weights().items():
+            assert_close(folder.weights()[name], weight, rtol=1e-9, atol=1e-11)
+        for a, b in zip(folder.metrics(), alone.metrics(), strict=True):
+            assert {**a, "seconds": 0} == pytest.approx({**b, "seconds": 0}, rel=1e-9)
+
+
+def test_agents_and_supervised_runs_are_trained_by_one_call(tmp_path):
+    folders = train([small_agent(), small(epochs=1)], tmp_path)
+    assert [folder.finished for folder in folders] == [True, True]
+    assert [folder.path.name.split("-")[0] for folder in folders] == ["tmaze", "copy"]
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize(
+    "interruption",
+    [StopAt("warmup", 2), StopAt("evaluation", 0), StopAt("episode", 1), StopAt("evaluation", 2), StopAt("episode", 5)],
+    ids=["in the warmup", "before training", "in the first stretch", "at an evaluation", "in the last stretch"],
+)
+def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_path):
+    configs = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", callbacks=[interruption])
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+def test_only_the_latest_two_checkpoints_are_kept(tmp_path):
+    with pytest.raises(StopError):
+        train(small_agent(episodes=9), tmp_path, callbacks=[StopAt("episode", 7)])
+    assert RunFolder.of(small_agent(episodes=9), tmp_path).checkpoints() == [4, 6]
+
+
+def test_a_training_killed_between_the_folders_goes_on_from_an_episode_that_all_have(tmp_path, monkeypatch):
+    configs = [small_agent(seed=seed) for seed in (0, 1, 2)]
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    write = RunFolder.write_checkpoint
+
+    def killed_at_the_second(self, episode, checkpoint):
+        if episode == 4 and self.path.name == configs[1].name:
+            raise StopError
+        write(self, episode, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_checkpoint", killed_at_the_second)
+        with pytest.raises(StopError):
+            train(configs, tmp_path / "disturbed")
+    latest = [RunFolder.of(config, tmp_path / "disturbed").checkpoints() for config in configs]
+    assert latest == [[2, 4], [0, 2], [0, 2]]
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from small_agents import small_agent
+from multistable.training import Callback, train
+
+class Kill(Callback):
+    def on_step(self, configs, epoch, step):
+        if epoch == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train([small_agent(version=version) for version in ("classic", "warmup")], {out!r}, callbacks=[Kill()])
+"""
+
+
+def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
+    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"))
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    configs = [small_agent(version=version) for version in ("classic", "warmup")]
+    assert not any(RunFolder.of(config, tmp_path / "killed").finished for config in configs)
+    assert [RunFolder.of(config, tmp_path / "killed").checkpoints() for config in configs] == [[0, 2]] * 2
+    continued = train(configs, tmp_path / "killed")
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    assert [outcome(folder) for folder in continued] == [outcome(folder) for folder in undisturbed]
+
+
+def test_a_finished_run_is_never_run_again(tmp_path):
+    (folder,) = train(small_agent(), tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+
+    class Never(Callback):
+        def on_start(self, configs, epoch, steps):
+            raise AssertionError("it was started")
+
+    train(small_agent(), tmp_path, callbacks=[Never()])
+    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+
+
+def test_gymnasium_is_not_needed(tmp_path):
+    program = f"""
+import sys
+sys.modules["gymnasium"] = None
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from small_agents import small_agent
+from multistable.training import train
+assert train(small_agent(episodes=1), {str(tmp_path)!r})[0].finished
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
