@@ -1,5 +1,9 @@
 """Experiments on a Ray cluster: the same results as in this process, whatever becomes of the workers."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,8 +11,9 @@ import pytest
 from multistable.experiments.engines import make_engine
 from multistable.experiments.estimate import LEAST_SHARE, gpu_share, memory
 from multistable.experiments.experiment import Experiment, finished
+from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
-from multistable.experiments.scales import Scale
+from multistable.experiments.scales import SMOKE, Scale
 from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import Callback, RunConfig, RunFolder
 from small_runs import small
@@ -115,19 +120,21 @@ def test_a_lost_node_changes_no_digit(cluster, tmp_path):
 
 
 def test_the_minutes_given_end_every_group_at_the_end_of_its_epoch(cluster, tmp_path):
-    wanted = experiment(epochs=2)
-    clock = iter([0.0, 61.0, *[90.0] * 5]).__next__
+    wanted = experiment(epochs=EPOCHS, vaa_every=0)
+    todo = plan([wanted], TWO_SEEDS, tmp_path)
+    clock = iter([0.0, 61.0]).__next__
     with make_engine("ray", "cpu", cluster[0].address) as engine:
-        todo = plan([wanted], TWO_SEEDS, tmp_path)
         with pytest.raises(OutOfTimeError):
             reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, clock)])
-        assert all(RunFolder.of(config, tmp_path).finished or free(config, tmp_path) for config in todo.groups[0])
-        assert plan([wanted], TWO_SEEDS, tmp_path).left > 0
-        assert reproduce(todo, tmp_path, engine=engine) == []
-    assert plan([wanted], TWO_SEEDS, tmp_path).left == 0
+        assert all(free(config, tmp_path) for group in todo.groups for config in group)
+    left = plan([wanted], TWO_SEEDS, tmp_path)
+    assert left.left == 8
+    reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
+    assert 0 <= max(reached) < EPOCHS
 
 
 def free(config, out):
+    """Nobody claims the run."""
     with RunFolder.of(config, out).claimed():
         return True
 
@@ -158,3 +165,25 @@ def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
         make_engine("ray", "cuda", cluster[0].address),
     ):
         pass
+
+
+def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path):
+    pytest.importorskip("ray")
+    command = ["reproduce", "copy-curves", "--scale", "smoke", "--device", "cpu", "--engine", "ray", "--out", tmp_path]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from multistable.cli import main; main()", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    for line in process.stdout:
+        if "epoch 0/2" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there." in errors
+    todo = plan([experiments()["copy-curves"]], SMOKE, tmp_path)
+    assert todo.left > 0
+    assert all(free(config, tmp_path) for group in todo.groups for config in group)
