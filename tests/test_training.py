@@ -144,6 +144,11 @@ def test_runs_that_share_an_architecture_go_together():
     assert [len(group) for group in groups(configs, 2)] == [2, 2, 1, 2, 1, 1]
 
 
+def test_warmups_of_different_settings_do_not_go_together():
+    configs = [small(version="warmup", warmup_steps=steps) for steps in (3, 5)]
+    assert [len(group) for group in groups(configs, 32)] == [1, 1]
+
+
 # A run is the same alone and together
 
 

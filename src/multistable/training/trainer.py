@@ -1,5 +1,6 @@
 """Training runs: those that can go together in one launch, each in its own folder."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -76,7 +77,8 @@ def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]
     """Runs that can be trained in one launch, at most ``together`` of them; each run once."""
     alike: dict[str, dict[str, AnyConfig]] = {}
     for config in configs:
-        alike.setdefault(config.goes_with().name, {})[config.name] = config
+        # Not by its name, which leaves out the settings of the warmup: one ensemble has one warmup.
+        alike.setdefault(json.dumps(config.goes_with().to_dict()), {})[config.name] = config
     lists = [list(runs.values()) for runs in alike.values()]
     return [runs[start : start + together] for runs in lists for start in range(0, len(runs), together)]
 
