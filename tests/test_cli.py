@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 import multistable as ms
 from multistable.cli import app, runs
 from multistable.cli import train as train_command
+from multistable.rl import AgentConfig, Maze
+from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import VERSIONS, RunConfig, RunFolder, train
 
@@ -48,7 +50,7 @@ def options_of_train():
 
 def test_help_names_everything_that_can_be_trained():
     told = {name: option.help for name, option in options_of_train().items()}
-    for parameter, registry in (("task", TASKS), ("cell", ms.CELLS), ("version", VERSIONS)):
+    for parameter, registry in (("task", TASKS | PROCESSES), ("cell", ms.CELLS), ("version", VERSIONS)):
         assert set(registry) <= set(re.findall(r"[\w-]+", told[parameter])), parameter
     assert "multistable train copy" in call("train --help").output
 
@@ -56,8 +58,12 @@ def test_help_names_everything_that_can_be_trained():
 def test_help_tells_the_defaults_that_runs_have():
     defaults = {name: field.default for name, field in RunConfig.__dataclass_fields__.items()}
     told = {name: option.show_default for name, option in options_of_train().items()}
-    settings = ["epochs", "batch_size", "learning_rate", "precision", "vaa_every"]
+    settings = ["epochs", "batch_size", "learning_rate", "precision"]
     assert {name: told[name] for name in settings} == {name: str(defaults[name]) for name in settings}
+    of_agents = {name: field.default for name, field in AgentConfig.__dataclass_fields__.items()}
+    settings = ["episodes", "evaluate_every", "batch_size", "learning_rate"]
+    assert {name: told[name] for name in settings} == {name: str(of_agents[name]) for name in settings}
+    assert told["vaa_every"] == f"{defaults['vaa_every']}, of agents {of_agents['vaa_every']}"
     assert told["k"] == str(defaults["target"])
 
 
@@ -138,6 +144,12 @@ def test_a_task_and_the_papers_sizes_for_it(monkeypatch, arguments, task):
     config = configs_of(monkeypatch, arguments)[0]
     assert config.to_dict()["task"] == task
     assert (config.num_layers, config.hidden_size) == ((1, 128) if task["name"] == "copy" else (2, 256))
+
+
+def test_a_maze_and_the_papers_agents_in_it(monkeypatch):
+    config = configs_of(monkeypatch, "tmaze --L 20 --seed 3 --episodes 70")[0]
+    assert config == AgentConfig(Maze(20), "gru", seed=3, episodes=70)
+    assert (config.num_layers, config.hidden_size) == (2, 256)
 
 
 def test_data_is_the_folder_of_the_task(monkeypatch):
@@ -240,7 +252,14 @@ def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("copi --T 5", "task must be one of copy, denoising, psmnist, plmnist, got 'copi'"),
+        ("copi --T 5", "task must be one of copy, denoising, psmnist, plmnist, tmaze, got 'copi'"),
+        ("tmaze", "'tmaze' needs L"),
+        ("tmaze --L 0", "L must be a positive integer, got 0"),
+        ("tmaze --L 3 --T 5", "the task 'tmaze' has no setting 'T'; its settings are: L"),
+        ("tmaze --L 3 --epochs 2", "runs on tmaze have no setting 'epochs'"),
+        ("copy --T 5 --episodes 2", "runs on copy have no setting 'episodes'"),
+        ("tmaze --L 3 --vaa-every 30", "vaa_every must be a multiple of evaluate_every = 20, got 30"),
+        ("tmaze --L 3 --version auxiliary", "version must be one of classic, warmup, double, double-classic"),
         ("copy", "'copy' needs T"),
         ("denoising --T 20", "'denoising' needs N\n"),
         ("copy --T 5 --N 5", "the task 'copy' has no setting 'N'; its settings are: T"),
@@ -332,7 +351,7 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
 
 def test_list_has_the_registries():
     everything = call("list").stdout
-    for what, registry in (("tasks", TASKS), ("cells", ms.CELLS), ("versions", VERSIONS)):
+    for what, registry in (("tasks", TASKS | PROCESSES), ("cells", ms.CELLS), ("versions", VERSIONS)):
         alone = call(f"list {what}").stdout
         names = re.findall(r"^ ([\w-]+) ", alone, re.MULTILINE)[1:]
         assert names == list(registry)
@@ -353,5 +372,5 @@ def test_version():
 
 def test_settings_of_every_task_are_options():
     options = set(options_of_train())
-    for kind in TASKS.values():
+    for kind in (TASKS | PROCESSES).values():
         assert set(kind.__dataclass_fields__) <= options

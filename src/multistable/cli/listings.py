@@ -16,9 +16,10 @@ import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.results import number, results
 from multistable.experiments.paper import experiments
+from multistable.rl.config import PROCESSES
 from multistable.scan.cpu import compiled_equations
 from multistable.tasks import TASKS
-from multistable.training import VERSIONS, RunConfig, RunFolder
+from multistable.training import VERSIONS, Config, RunFolder
 
 PACKAGES = ("triton", "numba", "numpy", "tensorboard")
 GIB = 2**30
@@ -27,7 +28,7 @@ GIB = 2**30
 def tasks() -> Table:
     """The tasks and their settings."""
     made = table("task", "options", "", title="Tasks")
-    for name, kind in TASKS.items():
+    for name, kind in (TASKS | PROCESSES).items():
         options = [_option(field) for field in fields(kind)]  # type: ignore[arg-type]
         made.add_row(name, " ".join(options), _first_sentence(kind))
     return made
@@ -64,12 +65,14 @@ def show_run(path: Path) -> None:
     for name, value in config.to_dict().items():
         settings.add_row(name, str(value))
     metrics = folder.metrics()
-    apart = ("epoch", "phase", "seconds", "step_seconds")
+    apart = (config.unit, "phase", "seconds", "step_seconds")
     names = list(dict.fromkeys(name for row in metrics for name in row if name not in apart))
-    epochs = table("epoch", *(name.replace("_", " ") for name in names), "seconds", numbers=True, title="Epochs")
+    titles = [name.replace("_", " ") for name in names]
+    epochs = table(config.unit, *titles, "seconds", numbers=True, title=f"{config.unit.capitalize()}s")
     for row in metrics:
         phase = " pretraining" if row.get("phase") == "pretraining" and row["epoch"] else ""
-        epochs.add_row(f"{row['epoch']}{phase}", *(number(row.get(name)) for name in names), f"{row['seconds']:.1f}")
+        reached, seconds = f"{row[config.unit]}{phase}", f"{row['seconds']:.1f}"
+        epochs.add_row(reached, *(number(row.get(name)) for name in names), seconds)
     console().print(settings, epochs)
     if folder.finished:
         console().print(results([(config, folder.summary())]))
@@ -128,7 +131,7 @@ def cpu_loop() -> str:
     return f"{loop}\nNo GPU is used: this PyTorch is {built} and finds none."
 
 
-def _opened(path: Path) -> tuple[RunConfig, RunFolder]:
+def _opened(path: Path) -> tuple[Config, RunFolder]:
     folder = RunFolder(path)
     if not (path / "config.json").exists():
         raise ValueError(f"{path} is not the folder of a run: it has no config.json")

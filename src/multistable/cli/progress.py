@@ -17,9 +17,9 @@ from rich.table import Table
 from multistable.cli.console import console, table
 from multistable.cli.results import mean
 from multistable.dynamics import WarmupStep
-from multistable.training import Callback, RunConfig
+from multistable.training import Callback, Config, RunConfig
 
-Configs = Sequence[RunConfig]
+Configs = Sequence[Config]
 Metrics = Sequence[dict[str, Any]]
 
 REPORTED_WARMUP_STEPS = 4
@@ -27,7 +27,7 @@ REPORTED_WARMUP_STEPS = 4
 
 
 @contextmanager
-def progress(configs: Iterable[RunConfig]) -> Iterator[Callback]:
+def progress(configs: Iterable[Config]) -> Iterator[Callback]:
     """What shows the progress of these runs, as fits the standard output."""
     pace, here = Pace(configs), console()
     if here.file.isatty() and os.environ.get("TERM") != "dumb":
@@ -66,28 +66,35 @@ class Pace(Callback):
     What comes before training, with the warmup, has a pace of its own.
     """
 
-    def __init__(self, configs: Iterable[RunConfig], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, configs: Iterable[Config], clock: Callable[[], float] = time.monotonic) -> None:
         runs = list(configs)
         self.beginnings = Work(total=len(runs))
         self.epochs = Work(total=sum(config.duration for config in runs))
         self._clock = clock
         self._start = self._mark = clock()
-        self._part = 0.0  # of the present epoch
+        self._part = 0.0  # since the last recorded epoch or episode
         self._steps = 1
+        self._recorded: dict[str, int] = {}  # by the first of the runs that are trained together
 
     def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
         self._mark, self._part, self._steps = self._clock(), 0.0, steps
+        self._recorded[configs[0].name] = epoch
         if epoch:
             self.beginnings.done += len(configs)
             self.epochs.done += epoch * len(configs)
 
     def on_step(self, configs: Configs, epoch: int, step: int) -> None:
-        self._part = len(configs) * step / self._steps
+        since = epoch - 1 - self._recorded.get(configs[0].name, epoch - 1)
+        self._part = len(configs) * (since + step / self._steps)
 
     def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
-        now = self._clock()
-        work = self.epochs if metrics[0]["epoch"] else self.beginnings
-        work.add(len(configs), now - self._mark)
+        now, reached = self._clock(), number_of(configs, metrics)
+        seconds, since = now - self._mark, reached - self._recorded.get(configs[0].name, 0)
+        if reached:
+            self.epochs.add(len(configs) * since, seconds)
+        else:
+            self.beginnings.add(len(configs), seconds)
+        self._recorded[configs[0].name] = reached
         self._mark, self._part = now, 0.0
 
     @property
@@ -123,8 +130,10 @@ class Lines(Callback):
 
     def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
         self.pace.on_start(configs, epoch, steps)
-        after = f", after epoch {epoch}" if epoch else ""
-        self._say(f"{names(configs)}: {steps} gradient steps an epoch{after}")
+        unit = configs[0].unit
+        after = f", after {unit} {epoch}" if epoch else ""
+        much = f"{steps} gradient steps an epoch" if unit == "epoch" else f"{configs[0].duration} {unit}s"
+        self._say(f"{names(configs)}: {much}{after}")
 
     def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
         if step.step % -(-configs[0].warmup_steps // REPORTED_WARMUP_STEPS) == 0:
@@ -135,7 +144,7 @@ class Lines(Callback):
 
     def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
         self.pace.on_epoch(configs, metrics)
-        epoch = told(configs[0], metrics[0]["epoch"])
+        epoch = told(configs[0], number_of(configs, metrics))
         self._say(f"{names(configs)}: {epoch}: {in_words(configs, metrics)}")
 
     def on_end(self, configs: Configs, summaries: Metrics) -> None:
@@ -181,7 +190,7 @@ class Bars(Callback):
     def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
         self.pace.on_epoch(configs, metrics)
         self._metrics, self._warmup = metrics, None
-        self._epoch, self._step = metrics[0]["epoch"] + 1, 0
+        self._epoch, self._step = number_of(configs, metrics) + 1, 0
 
     def on_end(self, configs: Configs, summaries: Metrics) -> None:
         last = in_words(configs, [entry["results"] for entry in summaries])
@@ -198,12 +207,19 @@ class Bars(Callback):
             total = self._configs[0].warmup_steps
             bars.add_row("warmup", _bar(total, self._warmup.step), warmup_state(self._configs, self._warmup))
         elif 0 < self._epoch <= epochs:
-            now = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
-            bars.add_row(told(self._configs[0], self._epoch), _bar(self._steps, self._step), now)
+            bars.add_row(told(self._configs[0], self._epoch), *self._within())
         return Group(bars, names(self._configs), *([self._latest()] if self._metrics else []))
 
+    def _within(self) -> tuple[ProgressBar, str]:
+        """How far the present epoch is; of agents, whose episodes are short, how far all of them are."""
+        if self._configs[0].unit != "epoch":
+            return _bar(self._configs[0].duration, self._epoch), ""
+        now = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
+        return _bar(self._steps, self._step), now
+
     def _latest(self) -> Table:
-        shown = {name: title for name, title in COLUMNS.items() if name in USUAL or name in self._metrics[0]}
+        usual = USUAL[self._configs[0].unit]
+        shown = {name: title for name, title in COLUMNS.items() if name in usual or name in self._metrics[0]}
         latest = table("", *shown.values(), numbers=True)
         for label, rows in by_kind(self._configs, self._metrics).items():
             latest.add_row(label, *(mean([row.get(name) for row in rows], short) for name in shown))
@@ -211,22 +227,27 @@ class Bars(Callback):
 
 
 COLUMNS = {"training_loss": "training loss", "validation_loss": "validation loss"}
-COLUMNS |= {"reconstruction_loss": "reconstruction loss", "vaa": "VAA"}
-"""What is shown of an epoch."""
+COLUMNS |= {"reconstruction_loss": "reconstruction loss", "return": "return", "optimal": "optimal", "vaa": "VAA"}
+"""What is shown of an epoch, or of an evaluation."""
 
-USUAL = ("training_loss", "validation_loss", "vaa")
-"""What every run has, if not at every epoch."""
+USUAL = {"epoch": ("training_loss", "validation_loss", "vaa"), "episode": ("return", "optimal", "vaa")}
+"""What every run has, if not at every epoch, by the unit of its kind."""
 
 SAID = {"validation_loss": "validation loss", "test_loss": "test loss", "test_accuracy": "accuracy"}
 SAID |= {"validation_accuracy": "accuracy", "reconstruction_loss": "reconstruction loss"}
-SAID |= {"vaa": "VAA", "final_vaa": "VAA"}
+SAID |= {"return": "return", "final_return": "return", "optimal": "optimal", "vaa": "VAA", "final_vaa": "VAA"}
 """What is said in a line, of an epoch or of the results."""
 
 
-def told(config: RunConfig, epoch: int) -> str:
-    """Which epoch it is, of how many."""
-    phase = " (pretraining)" if 0 < epoch <= config.pretraining else ""
-    return f"epoch {epoch}/{config.duration}{phase}"
+def number_of(configs: Configs, metrics: Metrics) -> int:
+    """Of which epoch or episode metrics are."""
+    return metrics[0][configs[0].unit]
+
+
+def told(config: Config, epoch: int) -> str:
+    """Which epoch or episode it is, of how many."""
+    phase = " (pretraining)" if isinstance(config, RunConfig) and 0 < epoch <= config.pretraining else ""
+    return f"{config.unit} {epoch}/{config.duration}{phase}"
 
 
 def names(configs: Configs) -> str:

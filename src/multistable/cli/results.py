@@ -7,12 +7,15 @@ from typing import Any
 from rich.table import Table
 
 from multistable.cli.console import table
-from multistable.training import RunConfig
+from multistable.training import Config
 
-Run = tuple[RunConfig, dict[str, Any]]
+Run = tuple[Config, dict[str, Any]]
 """A run and its summary."""
 
 MEASURED = {
+    "best_epoch": "best epoch",
+    "first_optimal": "first optimal",
+    "final_return": "return",
     "validation_loss": "validation loss",
     "test_loss": "test loss",
     "test_accuracy": "test accuracy",
@@ -23,25 +26,27 @@ MEASURED = {
 
 def results(runs: Sequence[Run]) -> Table:
     """A row for each run, and for several seeds of one configuration their mean and standard deviation."""
-    shown = {
-        name: title
-        for name, title in MEASURED.items()
-        if any(summary["results"][name] is not None for _, summary in runs)
-    }
-    made = table("run", "best epoch", *shown.values(), "warmup", "seconds", numbers=True)
+    shown = {name: title for name, title in MEASURED.items() if any(_has(summary, name) for _, summary in runs)}
+    made = table("run", *shown.values(), "warmup", "seconds", numbers=True)
     made.caption = "Seconds are those of all runs that were trained together." if _some_together(runs) else None
     for alike in by_seed(runs).values():
         for config, summary in alike:
             found = summary["results"]
-            values = [number(found[name]) for name in shown]
+            values = [number(found.get(name)) for name in shown]
             seconds = f"{summary['record']['seconds']:.0f}"
-            made.add_row(config.name, str(found["best_epoch"]), *values, found["warmup"] or "", seconds)
+            made.add_row(config.name, *values, found["warmup"] or "", seconds)
         if len(alike) > 1:
             label = f"{alike[0][0].cell} {alike[0][0].version}, mean ± sd of {len(alike)}"
-            spreads = [spread([summary["results"][name] for _, summary in alike]) for name in shown]
-            made.add_row(label, "", *spreads, _multistable(alike), "", style="bold")
+            columns = {name: [summary["results"].get(name) for _, summary in alike] for name in shown}
+            spreads = ["" if name == "best_epoch" else spread(values) for name, values in columns.items()]
+            made.add_row(label, *spreads, _multistable(alike), "", style="bold")
         made.add_section()
     return made
+
+
+def _has(summary: dict[str, Any], name: str) -> bool:
+    """Whether there is something to say of a result: that an agent was never optimal is."""
+    return name in summary["results"] and (name == "first_optimal" or summary["results"][name] is not None)
 
 
 def by_seed(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -52,9 +57,11 @@ def by_seed(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return alike
 
 
-def number(value: float | None) -> str:
-    """A loss, an accuracy or a VAA."""
-    return "-" if value is None else f"{value:.4f}"
+def number(value: float | bool | None) -> str:
+    """A loss, an accuracy, a VAA or a count."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value) if isinstance(value, int) else f"{value:.4f}"
 
 
 def mean(values: Sequence[float | None], written: Callable[[float], str] = number) -> str:
@@ -66,10 +73,13 @@ def mean(values: Sequence[float | None], written: Callable[[float], str] = numbe
 def spread(values: Sequence[float | None]) -> str:
     """Mean and sample standard deviation; none where one of them is missing."""
     present = [value for value in values if value is not None]
-    return f"{mean(values)} ± {statistics.stdev(present):.4f}" if len(present) == len(values) else "-"
+    if len(present) < len(values):
+        return "-"
+    digits = 0 if all(isinstance(value, int) for value in present) else 4
+    return f"{statistics.fmean(present):.{digits}f} ± {statistics.stdev(present):.{digits}f}"
 
 
-def _without_seed(config: RunConfig) -> str:
+def _without_seed(config: Config) -> str:
     settings = config.to_dict()
     del settings["seed"]
     return str(settings)

@@ -13,9 +13,11 @@ from multistable.cells import CELLS
 from multistable.cli.console import console, table
 from multistable.cli.progress import progress
 from multistable.cli.results import results
-from multistable.tasks import TASKS, make_task
-from multistable.training import VERSIONS, BusyRunError, Callback, RunConfig, RunFolder, train
+from multistable.rl.config import PROCESSES
+from multistable.tasks import TASKS
+from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
 from multistable.training.config import paper_sizes
+from multistable.training.store import CONFIGS
 from multistable.training.trainer import groups
 
 # What has an option that takes several, or is made of other options.
@@ -32,7 +34,7 @@ def combinations(
     seeds: Iterable[int],
     settings: Mapping[str, Any],
     others: Sequence[str],
-) -> list[RunConfig]:
+) -> list[Config]:
     """A run for every cell, version and seed.
 
     Args:
@@ -45,12 +47,19 @@ def combinations(
         settings: of the runs; ``None`` for those that were not given.
         others: further settings of the task or the runs, each ``NAME=VALUE``.
     """
-    of_task, of_run = _divided(task, others)
-    made = make_task(task, _given(task_settings) | of_task, data)
+    kind = CONFIGS.get(task, RunConfig)
+    if task not in TASKS | PROCESSES:
+        raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
+    of_task, of_run = _divided(task, kind, others)
+    made = kind.make_task(task, _given(task_settings) | of_task, data)
     shared = paper_sizes(made) | _given(settings) | of_run
+    known = [field.name for field in fields(kind)]
+    for name in shared:
+        if name not in known:
+            raise ValueError(f"runs on {task} have no setting {name!r}")
     return [
-        RunConfig(task=made, cell=cell, version=version, seed=seed, **shared)
-        for cell, version, seed in product(_names(cells, CELLS), _names(versions, VERSIONS), seeds)
+        kind(task=made, cell=cell, version=version, seed=seed, **shared)
+        for cell, version, seed in product(_names(cells, CELLS), _names(versions, kind.versions()), seeds)
     ]
 
 
@@ -72,12 +81,12 @@ def chosen_device(name: str | None) -> torch.device | None:
     return torch.device(name)
 
 
-def list_runs(configs: Sequence[RunConfig], out: Path, together: int) -> None:
+def list_runs(configs: Sequence[Config], out: Path, together: int) -> None:
     """Say what is done of each run, and which are trained together."""
     listing = table("run", "state", "trained with")
     launch = 0
     for group in groups(configs, together):
-        states = [_state(RunFolder.of(config, out)) for config in group]
+        states = [_state(config, out) for config in group]
         launch += any(state != FINISHED for state in states)
         for config, state in zip(group, states, strict=True):
             listing.add_row(config.name, state, "" if state == FINISHED else f"group {launch}")
@@ -88,7 +97,7 @@ def list_runs(configs: Sequence[RunConfig], out: Path, together: int) -> None:
 
 
 def train_runs(
-    configs: Sequence[RunConfig], out: Path, device: torch.device | None, together: int, tensorboard: bool
+    configs: Sequence[Config], out: Path, device: torch.device | None, together: int, tensorboard: bool
 ) -> None:
     """Train runs, showing progress, and end with a table of all results."""
     left = unfinished(configs, out)
@@ -108,7 +117,7 @@ def train_runs(
     show_results(configs, out)
 
 
-def show_results(configs: Sequence[RunConfig], out: Path) -> None:
+def show_results(configs: Sequence[Config], out: Path) -> None:
     """A table of the runs that are finished."""
     folders = [(config, RunFolder.of(config, out)) for config in configs]
     finished = [(config, folder.summary()) for config, folder in folders if folder.finished]
@@ -117,7 +126,7 @@ def show_results(configs: Sequence[RunConfig], out: Path) -> None:
         console().print(f"Each run is a folder in {out}.")
 
 
-def unfinished(configs: Sequence[RunConfig], out: Path) -> list[RunConfig]:
+def unfinished(configs: Sequence[Config], out: Path) -> list[Config]:
     """The runs that are still to be trained, or to be trained further."""
     return [config for config in configs if not RunFolder.of(config, out).finished]
 
@@ -125,11 +134,12 @@ def unfinished(configs: Sequence[RunConfig], out: Path) -> list[RunConfig]:
 FINISHED = "finished"
 
 
-def _state(folder: RunFolder) -> str:
+def _state(config: Config, out: Path) -> str:
+    folder = RunFolder.of(config, out)
     if folder.finished:
         return FINISHED
-    epochs = folder.checkpoints()
-    return f"goes on after epoch {epochs[-1]}" if epochs else "to begin"
+    reached = folder.checkpoints()
+    return f"goes on after {config.unit} {reached[-1]}" if reached else "to begin"
 
 
 def _names(given: Sequence[str], registry: Iterable[str]) -> list[str]:
@@ -140,10 +150,10 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _divided(task: str, settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _divided(task: str, kind: type[Config], settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """``NAME=VALUE`` settings of the task, and those of the run."""
-    of_task = [field.name for field in fields(TASKS[task])] if task in TASKS else []  # type: ignore[arg-type]
-    of_run = [field.name for field in fields(RunConfig) if field.name not in OWN_OPTION]
+    of_task = [field.name for field in fields((TASKS | PROCESSES)[task])]  # type: ignore[arg-type]
+    of_run = [field.name for field in fields(kind) if field.name not in OWN_OPTION]
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for setting in settings:
         name, equals, value = setting.partition("=")

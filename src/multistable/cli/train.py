@@ -24,7 +24,11 @@ What would be done, and what is done already.
 
 Images, from files in a folder. Without --data they are downloaded.
 
-  [cyan]multistable train plmnist --N 72 --cell gru --version all --data mnist[/cyan]"""
+  [cyan]multistable train plmnist --N 72 --cell gru --version all --data mnist[/cyan]
+
+Agents that have to remember where the treasure is: two minutes on a CPU.
+
+  [cyan]multistable train tmaze --L 10 --cell gru --layers 1 --hidden 64 --episodes 200[/cyan]"""
 
 TASK, NETWORK, TRAINING, MEASURE, OUTPUT = "Task", "Network", "Training", "Warmup and measure", "Output"
 
@@ -32,7 +36,7 @@ TASK, NETWORK, TRAINING, MEASURE, OUTPUT = "Task", "Network", "Training", "Warmu
 def train(
     task: Annotated[
         str,
-        typer.Argument(help="copy, denoising, psmnist or plmnist; 'multistable list tasks' tells of them."),
+        typer.Argument(help="copy, denoising, psmnist, plmnist or tmaze; 'multistable list tasks' tells of them."),
     ],
     T: Annotated[
         int | None, typer.Option("--T", help="Time steps of a sequence (copy, denoising).", rich_help_panel=TASK)
@@ -43,6 +47,7 @@ def train(
             "--N", help="Time steps at the end without anything to learn (denoising, plmnist).", rich_help_panel=TASK
         ),
     ] = None,
+    L: Annotated[int | None, typer.Option("--L", help="Length of the corridor (tmaze).", rich_help_panel=TASK)] = None,
     cue: Annotated[
         bool | None,
         typer.Option(
@@ -107,9 +112,24 @@ def train(
             help="Passes over the training set, after any pretraining.", show_default="50", rich_help_panel=TRAINING
         ),
     ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="Episodes of an agent (tmaze).", show_default="2000", rich_help_panel=TRAINING)
+    ] = None,
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(
+            help="Episodes between two evaluations of the greedy policy (tmaze).",
+            show_default="20",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(help="Sequences of a gradient step.", show_default="32", rich_help_panel=TRAINING),
+        typer.Option(
+            help="Sequences, or transitions of an agent, of a gradient step.",
+            show_default="32",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam.", show_default="0.001", rich_help_panel=TRAINING)
@@ -145,8 +165,8 @@ def train(
     vaa_every: Annotated[
         int | None,
         typer.Option(
-            help="Measure VAA before training and after every so many epochs; 0 for never.",
-            show_default="1",
+            help="Measure VAA before training and after every so many epochs, of agents episodes; 0 for never.",
+            show_default="1, of agents 100",
             rich_help_panel=MEASURE,
         ),
     ] = None,
@@ -191,7 +211,7 @@ def train(
 
         configs = runs.combinations(
             task=task,
-            task_settings={"T": T, "N": N, "cue": cue},
+            task_settings={"T": T, "N": N, "L": L, "cue": cue},
             data=data,
             cells=cell,
             versions=version,
@@ -200,6 +220,8 @@ def train(
                 "hidden_size": hidden,
                 "num_layers": layers,
                 "epochs": epochs,
+                "episodes": episodes,
+                "evaluate_every": evaluate_every,
                 "batch_size": batch_size,
                 "learning_rate": learning_rate,
                 "training_sequences": training_sequences,

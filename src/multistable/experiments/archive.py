@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multistable.experiments.experiment import Result
-from multistable.training import RunConfig
-from multistable.training.store import write_atomically
+from multistable.training.store import config_of, write_atomically
 
 DIGITS = 6
 """Significant digits that are kept of each number."""
@@ -40,7 +39,7 @@ def _from_json(entry: dict[str, Any]) -> Result:
     columns = entry["metrics"]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     metrics = [{name: value for name, value in row.items() if value is not None} for row in rows]
-    return Result(RunConfig.from_dict(entry["config"]), metrics, entry["results"], entry["record"], entry["warmup"])
+    return Result(config_of(entry["config"]), metrics, entry["results"], entry["record"], entry["warmup"])
 
 
 def _rounded(value: Any) -> Any:

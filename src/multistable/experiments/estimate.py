@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from multistable.rl import AgentConfig
+from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask
-from multistable.training import RunConfig
+from multistable.training import Config
 from multistable.training.group import EVALUATED_AT_ONCE
 
 MNIST_SEQUENCES = 60_000
@@ -48,36 +51,65 @@ RATES = {
 }
 
 
-def seconds(configs: Sequence[RunConfig], device: str) -> float:
+def seconds(configs: Sequence[Config], device: str) -> float:
     """How long a group of runs may take on a ``"cuda"`` or ``"cpu"`` device, within a factor of two or so."""
     rate, config = RATES[device], configs[0]
+    unit = _episode(config, _squares(configs), rate) if isinstance(config, AgentConfig) else _epoch(configs, rate)
+    return config.duration * unit + _measures(configs, rate) + _warmup(configs, rate)
+
+
+def _epoch(configs: Sequence[Any], rate: Rate) -> float:
+    """The gradient steps of an epoch of supervised runs."""
+    config = configs[0]
     usual = SEQUENCES if isinstance(config.task, GeneratedTask) else MNIST_SEQUENCES
     learning = config.training_sequences or usual
     steps = learning * (1 - config.validation - config.selection) / config.batch_size
-    squares = len(configs) * config.hidden_size**2 / (2 if config.kind.double else 1)
+    squares = _squares(configs)
     length = config.task.length * config.num_layers
     epoch = steps * (rate.step + length * (rate.time_step + rate.row * config.batch_size * squares))
     if config.kind.auxiliary:
         decoded = config.stretch * config.num_layers
         epoch += steps * decoded * (rate.time_step + rate.row * config.stretches * config.batch_size * squares)
+    return epoch
+
+
+def _episode(config: AgentConfig, squares: float, rate: Rate) -> float:
+    """An episode, played to the horizon, and the gradient steps after it."""
+    length = config.task.horizon * config.num_layers
+    step = rate.step + length * (rate.time_step + rate.row * config.batch_size * squares)
+    return config.task.horizon * rate.step / 2 + config.gradient_steps * step
+
+
+def _measures(configs: Sequence[Config], rate: Rate) -> float:
+    config = configs[0]
     measures = (config.duration // config.vaa_every + 1) if config.vaa_every else 0
     states = config.vaa_batches * config.vaa_batch_size
-    settling = config.stabilisation * config.num_layers * (rate.time_step / 2 + rate.settling * states * squares)
-    warmed = sum(run.kind.warmed for run in configs) / len(configs)
-    period = config.task.length + config.max_stabilisation / 2
-    rows = rate.time_step + rate.row * config.warmup_batch_size * squares * warmed
-    warmup = config.warmup_steps * config.num_layers * period * rows if warmed else 0.0
-    return config.duration * epoch + measures * settling + warmup
+    rows = rate.time_step / 2 + rate.settling * states * _squares(configs)
+    return measures * config.stabilisation * config.num_layers * rows
 
 
-def memory(configs: Sequence[RunConfig]) -> float:
+def _warmup(configs: Sequence[Config], rate: Rate) -> float:
+    config, warmed = configs[0], sum(run.kind.warmed for run in configs) / len(configs)
+    period = _length(config) + config.max_stabilisation / 2
+    rows = rate.time_step + rate.row * config.warmup_batch_size * _squares(configs) * warmed
+    return config.warmup_steps * config.num_layers * period * rows if warmed else 0.0
+
+
+def _squares(configs: Sequence[Config]) -> float:
+    """H x H of all runs."""
+    return len(configs) * configs[0].hidden_size ** 2 / (2 if configs[0].kind.double else 1)
+
+
+def _length(config: Config) -> int:
+    """The longest sequence."""
+    return config.task.horizon if isinstance(config, AgentConfig) else config.task.length
+
+
+def memory(configs: Sequence[Config]) -> float:
     """Bytes that a group of runs needs on a GPU at once, within a factor of two or so."""
     config = configs[0]
-    length, layers, units = config.task.length, config.num_layers, config.hidden_size
-    usual = SEQUENCES if isinstance(config.task, GeneratedTask) else MNIST_SEQUENCES
-    sequences = (config.training_sequences or usual) + (config.testing_sequences or usual)
-    sets = len({run.seed if run.data_seed is None else run.data_seed for run in configs})
-    data = sequences * length * config.task.input_size * sets
+    length, layers, units = _length(config), config.num_layers, config.hidden_size
+    sequences, data = _stored(configs)
     weights = 6 * len(configs) * layers * 4 * units * 2 * units  # with gradients, Adam's and the best
     training = KEPT * length * layers * units * config.batch_size * len(configs)
     warmed = sum(run.kind.warmed for run in configs)
@@ -87,7 +119,19 @@ def memory(configs: Sequence[RunConfig]) -> float:
     return CONTEXT + 4 * (data + weights + max(training, warmup, evaluation))
 
 
-def gpu_share(configs: Sequence[RunConfig]) -> float:
+def _stored(configs: Sequence[Any]) -> tuple[int, int]:
+    """How many sequences are evaluated in a pass at most, and how many numbers all of them have."""
+    config = configs[0]
+    if isinstance(config, AgentConfig):
+        transitions = config.capacity + 2 * config.task.horizon
+        return EPISODES_AT_ONCE, 2 * transitions * config.input_size * len(configs)
+    usual = SEQUENCES if isinstance(config.task, GeneratedTask) else MNIST_SEQUENCES
+    sequences = (config.training_sequences or usual) + (config.testing_sequences or usual)
+    sets = len({run.seed if run.data_seed is None else run.data_seed for run in configs})
+    return sequences, sequences * config.task.length * config.input_size * sets
+
+
+def gpu_share(configs: Sequence[Config]) -> float:
     """The share of a GPU that a group of runs needs; of this machine's GPU, if it has one."""
     total = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else GPU_MEMORY
     return round(min(1.0, max(LEAST_SHARE, memory(configs) / total)), 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from multistable.experiments.scales import Scale
-from multistable.training import RunConfig, RunFolder
+from multistable.training import Config, RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,13 +19,13 @@ class Result:
 
     Attributes:
         config: what was run.
-        metrics: what was recorded at each epoch.
+        metrics: what was recorded at each epoch or evaluation.
         results: the summary's results.
         record: the summary's record, how it came about.
         warmup: the course of its warmup, if it had one.
     """
 
-    config: RunConfig
+    config: Any
     metrics: list[dict[str, Any]]
     results: dict[str, Any]
     record: dict[str, Any]
@@ -38,12 +38,12 @@ class Result:
         return cls(folder.config(), folder.metrics(), summary["results"], summary["record"], folder.warmup())
 
     def curve(self, quantity: str) -> tuple[list[int], list[float]]:
-        """The epochs at which a quantity was recorded, and its values."""
+        """The epochs or episodes at which a quantity was recorded, and its values."""
         rows = [row for row in self.metrics if row.get(quantity) is not None]
-        return [row["epoch"] for row in rows], [row[quantity] for row in rows]
+        return [row[self.config.unit] for row in rows], [row[quantity] for row in rows]
 
 
-def finished(configs: Iterable[RunConfig], out: Path | str) -> list[Result]:
+def finished(configs: Iterable[Config], out: Path | str) -> list[Result]:
     """The results there are of some runs."""
     folders = [RunFolder.of(config, out) for config in configs]
     return [Result.of(folder) for folder in folders if folder.finished]
@@ -86,12 +86,12 @@ class Experiment:
     order: int
     labels: tuple[str, ...]
     title: str
-    runs: tuple[RunConfig, ...]
+    runs: tuple[Config, ...]
     pictures: tuple[Picture, ...]
     claims: tuple[str, ...]
-    then: Callable[[Sequence[Result], Scale], list[RunConfig]] | None = None
+    then: Callable[[Sequence[Result], Scale], Sequence[Config]] | None = None
 
-    def at(self, scale: Scale, out: Path | str | None = None) -> list[RunConfig]:
+    def at(self, scale: Scale, out: Path | str | None = None) -> list[Config]:
         """The runs at a scale, each once; and those that follow, once what they depend on is finished in ``out``."""
         first = list({config.name: config for config in scale.of(self.runs)}.values())
         if self.then is None or out is None:
@@ -100,7 +100,7 @@ class Experiment:
         return first if len(results) < len(first) else [*first, *self.then(results, scale)]
 
 
-def grouped(results: Iterable[Result], key: Callable[[RunConfig], Any]) -> dict[Any, list[Result]]:
+def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any, list[Result]]:
     """Results by what ``key`` says of their configurations; those with ``None`` are left out."""
     groups: dict[Any, list[Result]] = {}
     for result in results:

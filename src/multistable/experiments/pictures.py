@@ -9,14 +9,14 @@ import numpy as np
 from multistable.experiments.experiment import Result, grouped, spread
 from multistable.tasks import Task, settings_of
 from multistable.tasks.permuted_mnist import PermutedMNIST
-from multistable.training import RunConfig
+from multistable.training import Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from multistable.experiments.figures import Style
 
-Label = Callable[[RunConfig], str | None]
+Label = Callable[[Config], str | None]
 Rows = tuple[list[str], list[list[str]]]
 
 LOG_FROM = 10.0
@@ -45,7 +45,7 @@ def quantity_name(quantity: str, task: Task) -> str:
     return names.get(quantity, quantity)
 
 
-def by_version(config: RunConfig) -> str:
+def by_version(config: Config) -> str:
     """The version of a run."""
     return config.version
 
@@ -111,7 +111,7 @@ class Bars:
             rows.append([cell.upper(), hue, *entries])
         return ["cell", "version", *(setting(task) for task in panels)], rows
 
-    def _kind(self, config: RunConfig) -> tuple[str, str] | None:
+    def _kind(self, config: Config) -> tuple[str, str] | None:
         hue = self.hue(config)
         return None if hue is None else (config.cell, hue)
 

@@ -9,7 +9,7 @@ from typing import Any
 from multistable.experiments.engines import Engine, Local
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.scales import Scale
-from multistable.training import Callback, RunConfig, RunFolder
+from multistable.training import Callback, Config, RunFolder
 from multistable.training.trainer import groups
 
 
@@ -26,7 +26,7 @@ class Plan:
         unfinished: how many runs of each group are not finished.
     """
 
-    groups: list[list[RunConfig]]
+    groups: list[list[Config]]
     unfinished: list[int]
 
     @property
@@ -54,7 +54,7 @@ class Deadline(Callback):
         self._clock = clock
         self._end = clock() + 60 * minutes
 
-    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
+    def on_epoch(self, configs: Sequence[Config], metrics: Sequence[dict[str, Any]]) -> None:
         if self._clock() >= self._end:
             raise OutOfTimeError
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
-from multistable.training import RunConfig
+from multistable.rl import AgentConfig, Maze
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.training import Config
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,9 @@ class Scale:
         name: as on the command line.
         about: in a few words.
         seeds: how many runs of each kind.
-        changes: settings of every run that are not the paper's.
+        changes: settings of every supervised run that are not the paper's.
+        agents: settings of every agent that are not the paper's.
+        agent_seeds: how many agents of each kind.
         units: the hidden size for each of the paper's; the others stay.
         tasks: the task in place of each of the paper's; the others stay.
         keeps: whether a run of the paper is run at all.
@@ -26,29 +29,41 @@ class Scale:
     about: str
     seeds: int
     changes: dict[str, Any] = field(default_factory=dict)
+    agents: dict[str, Any] = field(default_factory=dict)
+    agent_seeds: int = 3
     units: Callable[[int], int] = lambda units: units
-    tasks: Callable[[Task], Task] = lambda task: task
-    keeps: Callable[[RunConfig], bool] = lambda config: True
+    tasks: Callable[[Any], Any] = lambda task: task
+    keeps: Callable[[Config], bool] = lambda config: True
 
-    def of(self, configs: Sequence[RunConfig]) -> list[RunConfig]:
+    def of(self, configs: Sequence[Config]) -> list[Config]:
         """Runs at this scale in place of the paper's, one for each seed."""
         return [
             replace(
                 config,
-                **self.changes,
+                **self.changes_of(config),
                 task=self.tasks(config.task),
                 hidden_size=self.units(config.hidden_size),
                 seed=seed,
             )
             for config in configs
             if self.keeps(config)
-            for seed in range(self.seeds)
+            for seed in range(self.seeds_of(config))
         ]
 
+    def changes_of(self, config: Config) -> dict[str, Any]:
+        """What is not the paper's in such a run."""
+        return self.agents if isinstance(config, AgentConfig) else self.changes
 
-def _small_task(task: Task) -> Task:
+    def seeds_of(self, config: Config) -> int:
+        """How many runs there are of such a kind."""
+        return self.agent_seeds if isinstance(config, AgentConfig) else self.seeds
+
+
+def _small_task(task: Any) -> Any:
     """Tasks of the same kind, five to ten times shorter."""
     match task:
+        case Maze(L=L):
+            return Maze({20: 5, 100: 10, 200: 20}.get(L, L))
         case CopyFirstInput(T=T):
             return CopyFirstInput({50: 20, 300: 50, 600: 100}.get(T, T))
         case Denoising(N=N):
@@ -58,9 +73,11 @@ def _small_task(task: Task) -> Task:
     return task
 
 
-def _smoke_task(task: Task) -> Task:
+def _smoke_task(task: Any) -> Any:
     """Tasks of a few steps."""
     match task:
+        case Maze(L=L):
+            return Maze({20: 1, 100: 2, 200: 3}.get(L, L))
         case CopyFirstInput(T=T):
             return CopyFirstInput({50: 4, 300: 6, 600: 8}.get(T, T))
         case Denoising(N=N):
@@ -70,7 +87,7 @@ def _smoke_task(task: Task) -> Task:
     return task
 
 
-PAPER = Scale("paper", "the paper's sizes, five seeds: hours on one GPU", seeds=5)
+PAPER = Scale("paper", "the paper's sizes, five seeds (agents: three): hours on one GPU", seeds=5)
 
 SMALL = Scale(
     "small",
@@ -82,6 +99,14 @@ SMALL = Scale(
         "training_sequences": 4000,
         "testing_sequences": 2000,
         "vaa_every": 2,
+        "vaa_batches": 4,
+        "stabilisation": 2000,
+        "warmup_batch_size": 100,
+        "max_stabilisation": 100,
+    },
+    agents={
+        "episodes": 500,
+        "capacity": 2048,
         "vaa_batches": 4,
         "stabilisation": 2000,
         "warmup_batch_size": 100,
@@ -108,6 +133,22 @@ SMOKE = Scale(
         "warmup_batch_size": 16,
         "max_stabilisation": 10,
     },
+    agents={
+        "episodes": 4,
+        "evaluate_every": 2,
+        "vaa_every": 2,
+        "capacity": 64,
+        "target_period": 2,
+        "gradient_steps": 2,
+        "batch_size": 8,
+        "vaa_batches": 1,
+        "vaa_batch_size": 8,
+        "stabilisation": 50,
+        "warmup_steps": 4,
+        "warmup_batch_size": 16,
+        "max_stabilisation": 10,
+    },
+    agent_seeds=2,
     units=lambda units: units // 32,
     tasks=_smoke_task,
     keeps=lambda config: config.num_layers < 3 and config.learning_rate > 1e-4,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from multistable.experiments.experiment import Result, grouped, spread
 from multistable.experiments.pictures import Bars, Rows
 from multistable.experiments.scales import Scale
-from multistable.training import RunConfig
+from multistable.training import Config, RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ Kind = tuple[str, str]
 """Cell and version."""
 
 
-def setting_of(config: RunConfig) -> Setting:
+def setting_of(config: Config) -> Setting:
     """What is chosen among."""
     return config.num_layers, config.hidden_size, config.learning_rate, config.batch_size
 

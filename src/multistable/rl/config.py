@@ -30,6 +30,11 @@ class Maze:
         """L, the time steps that the first observation has to be remembered."""
         return self.L
 
+    @property
+    def horizon(self) -> int:
+        """H, after which episodes are truncated."""
+        return TMaze(self.L).horizon
+
     def process(self, device: torch.device | str, dtype: torch.dtype) -> TMaze:
         """What is played."""
         return TMaze(self.L, device=device, dtype=dtype)

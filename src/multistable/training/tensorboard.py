@@ -6,15 +6,15 @@ from typing import Any
 
 from multistable.dynamics import WarmupStep
 from multistable.training.callbacks import Callback
-from multistable.training.config import RunConfig
+from multistable.training.settings import Config
 from multistable.training.store import RunFolder
 
 
 class TensorBoard(Callback):
     """Writes every run's metrics into its own folder, for ``tensorboard --logdir OUT``.
 
-    The metrics of an epoch are at the step of that number, VAA* and the loss of the warmup at the step of the warmup,
-    the test's scores at the best epoch. What a run that goes on repeats has the same values as before.
+    The metrics of an epoch or episode are at the step of that number, VAA* and the loss of the warmup at the step
+    of the warmup, the test's scores at the best epoch. What a run that goes on repeats has the same values as before.
 
     Args:
         out: as for :func:`train`.
@@ -32,29 +32,30 @@ class TensorBoard(Callback):
         self._make = SummaryWriter
         self._writers: dict[str, Any] = {}
 
-    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
+    def on_start(self, configs: Sequence[Config], epoch: int, steps: int) -> None:
         for config in configs:
             self._writers[config.name] = self._make(str(RunFolder.of(config, self._out).path))
 
-    def on_warmup_step(self, configs: Sequence[RunConfig], step: WarmupStep) -> None:
+    def on_warmup_step(self, configs: Sequence[Config], step: WarmupStep) -> None:
         for run, config in enumerate(configs):
             layers = {f"vaa_star_{layer}": value[run] for layer, value in enumerate(step.vaa_star, start=1)}
             self._write(config, step.step, {"loss": step.loss[run]} | layers, under="warmup/")
 
-    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
+    def on_epoch(self, configs: Sequence[Config], metrics: Sequence[dict[str, Any]]) -> None:
         for config, row in zip(configs, metrics, strict=True):
-            values = {name: value for name, value in row.items() if name not in ("epoch", "phase")}
-            self._write(config, row["epoch"], values)
+            values = {name: value for name, value in row.items() if name not in (config.unit, "phase")}
+            self._write(config, row[config.unit], values)
             self._writers[config.name].flush()
 
-    def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:
+    def on_end(self, configs: Sequence[Config], summaries: Sequence[dict[str, Any]]) -> None:
         for config, summary in zip(configs, summaries, strict=True):
             results = summary["results"]
-            scores = {name: results[name] for name in ("test_loss", "test_accuracy")}
-            self._write(config, results["best_epoch"], scores)
+            scores = {name: results[name] for name in ("test_loss", "test_accuracy") if name in results}
+            if scores:
+                self._write(config, results["best_epoch"], scores)
             self._writers.pop(config.name).close()
 
-    def _write(self, config: RunConfig, step: int, values: dict[str, Any], under: str = "") -> None:
+    def _write(self, config: Config, step: int, values: dict[str, Any], under: str = "") -> None:
         for name, value in values.items():
             if value is not None:
                 self._writers[config.name].add_scalar(f"{under}{name}", value, step)

@@ -6,7 +6,7 @@ from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped, spread
 from multistable.tasks import Task
-from multistable.training import RunConfig
+from multistable.training import Config
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
 
@@ -107,7 +107,7 @@ def all_of(name: str, each: Iterable[bool], what: str) -> Check:
     return Check(f"{name}: {sum(answers)} of {len(answers)} runs {what}", right)
 
 
-def by(results: Sequence[Result], key: Callable[[RunConfig], Any], quantity: str) -> dict[Any, Spread | None]:
+def by(results: Sequence[Result], key: Callable[[Config], Any], quantity: str) -> dict[Any, Spread | None]:
     """The spread of a quantity over the runs of each kind; ``None`` for a kind there is nothing of."""
     return _Missing({kind: spread(group, quantity) for kind, group in grouped(results, key).items()})
 

@@ -8,9 +8,9 @@ from typing import Protocol, Self
 import torch
 
 from multistable.tasks import MNISTError
-from multistable.training import BusyRunError, Callback, RunConfig, train
+from multistable.training import BusyRunError, Callback, Config, train
 
-Group = Sequence[RunConfig]
+Group = Sequence[Config]
 """Runs that are trained as one ensemble."""
 
 

@@ -22,7 +22,7 @@ from multistable.dynamics import WarmupStep
 from multistable.experiments.engines.base import Group, train_group
 from multistable.experiments.estimate import gpu_share
 from multistable.tasks.mnist import VARIABLE
-from multistable.training import BusyRunError, Callback, RunConfig, RunFolder
+from multistable.training import BusyRunError, Callback, Config, RunFolder
 from multistable.training.callbacks import Callbacks
 from multistable.training.trainer import usual_device
 
@@ -185,21 +185,21 @@ class Telling(Callback):
         self._mailbox = mailbox
         self._told = time.monotonic()
 
-    def on_start(self, configs: Sequence[RunConfig], epoch: int, steps: int) -> None:
+    def on_start(self, configs: Sequence[Config], epoch: int, steps: int) -> None:
         self._tell("on_start", configs, epoch, steps)
 
-    def on_warmup_step(self, configs: Sequence[RunConfig], step: WarmupStep) -> None:
+    def on_warmup_step(self, configs: Sequence[Config], step: WarmupStep) -> None:
         self._tell("on_warmup_step", configs, step)
 
-    def on_step(self, configs: Sequence[RunConfig], epoch: int, step: int) -> None:
+    def on_step(self, configs: Sequence[Config], epoch: int, step: int) -> None:
         if time.monotonic() - self._told > INTERVAL:
             self._tell("on_step", configs, epoch, step)
 
-    def on_epoch(self, configs: Sequence[RunConfig], metrics: Sequence[dict[str, Any]]) -> None:
+    def on_epoch(self, configs: Sequence[Config], metrics: Sequence[dict[str, Any]]) -> None:
         if self._answer(self._tell("on_epoch", configs, metrics)):
             raise StoppedError
 
-    def on_end(self, configs: Sequence[RunConfig], summaries: Sequence[dict[str, Any]]) -> None:
+    def on_end(self, configs: Sequence[Config], summaries: Sequence[dict[str, Any]]) -> None:
         # The task must not end before this has arrived.
         self._answer(self._tell("on_end", configs, summaries))
 

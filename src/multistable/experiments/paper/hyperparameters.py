@@ -7,7 +7,7 @@ from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, 
 from multistable.experiments.pictures import Bars, Curves, Label
 from multistable.experiments.selection import Kind, Selected, Setting, final_runs
 from multistable.tasks import PermutedLineSequentialMNIST, Task
-from multistable.training import RunConfig
+from multistable.training import Config, RunConfig
 
 THREE = ("classic", "warmup", "double")
 SELECTION = 0.2
@@ -61,7 +61,7 @@ def other_settings(task: Task, cells: tuple[str, ...], versions: tuple[str, ...]
 def setting_of_version(version: str) -> Label:
     """The setting in words, for the runs of a version."""
 
-    def label(config: RunConfig) -> str | None:
+    def label(config: Config) -> str | None:
         sizes = f"{config.num_layers} x {config.hidden_size}, {config.learning_rate:g}, {config.batch_size}"
         return sizes if config.version == version else None
 
@@ -71,7 +71,7 @@ def setting_of_version(version: str) -> Label:
 def cell_at(layers: int, rate: float) -> Label:
     """The cell and the rest of the setting, for the runs of so many layers and this rate."""
 
-    def label(config: RunConfig) -> str | None:
+    def label(config: Config) -> str | None:
         if (config.num_layers, config.learning_rate) != (layers, rate):
             return None
         return f"{config.cell.upper()}, H = {config.hidden_size}, B = {config.batch_size}"
