@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from multistable.cli import demo, look, reproduce, train
+from multistable.cli import demo, look, reproduce, select, train
 
 ABOUT = """Measure how many attractors a recurrent network can reach, and create them before training.
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train", epilog=train.EXAMPLES, no_args_is_help=True)(train.train)
 app.command("reproduce", epilog=reproduce.EXAMPLES, no_args_is_help=True)(reproduce.reproduce)
+app.command("select", epilog=select.EXAMPLES, no_args_is_help=True)(select.select)
 app.command("claims")(reproduce.claims)
 app.command("report", no_args_is_help=True)(reproduce.report)
 app.command("list")(look.list_)

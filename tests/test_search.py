@@ -1,0 +1,128 @@
+"""Searches for hyperparameters: what is tried, what wins, and that nothing is done twice."""
+
+import pytest
+from typer.testing import CliRunner
+
+from multistable.cli import app
+from multistable.experiments.experiment import Result, finished
+from multistable.experiments.search import Space, by_grid, by_optuna, select
+from multistable.experiments.selection import final, setting_of
+from multistable.training import train
+from small_runs import SMALL, small
+
+SPACE = Space(layers=(1, 2), units=(4, 8), rates=(1e-4, 1e-2), batch_sizes=(8, 16))
+
+
+def losses(setting):
+    """The lower the nearer the rate is to 1e-3; two layers diverge."""
+    layers, units, rate, _ = setting
+    return None if layers == 2 else abs(rate - 1e-3) + 1 / units
+
+
+def settings_of(search, loss=losses):
+    """Everything a search has evaluated, in turn, in the groups in which it asked."""
+    asked = []
+
+    def evaluate(settings):
+        asked.append(list(settings))
+        return [loss(setting) for setting in settings]
+
+    search(evaluate)
+    return asked
+
+
+def made_up(configs):
+    return [
+        Result(config, [], {"selection_loss": losses(setting_of(config)), "test_loss": 0.0}, {}) for config in configs
+    ]
+
+
+def test_a_grid_is_every_setting_at_once():
+    (asked,) = settings_of(by_grid(SPACE))
+    assert len(set(asked)) == len(asked) == 16
+    assert (2, 8, 1e-2, 16) in asked
+
+
+def test_optuna_stays_within_the_space_and_is_no_grid():
+    pytest.importorskip("optuna")
+    asked = [setting for group in settings_of(by_optuna(SPACE, 12)) for setting in group]
+    assert len(asked) == 12
+    for layers, units, rate, batch in asked:
+        assert layers in SPACE.layers
+        assert units in SPACE.units
+        assert 1e-4 <= rate <= 1e-2
+        assert batch in SPACE.batch_sizes
+    assert len({rate for _, _, rate, _ in asked}) == 12
+
+
+def test_what_optuna_proposes_follows_from_its_seed_and_the_losses():
+    pytest.importorskip("optuna")
+    assert settings_of(by_optuna(SPACE, 15)) == settings_of(by_optuna(SPACE, 15))
+    assert settings_of(by_optuna(SPACE, 15)) != settings_of(by_optuna(SPACE, 15, seed=1))
+    assert settings_of(by_optuna(SPACE, 15)) != settings_of(by_optuna(SPACE, 15), lambda setting: -setting[2])
+
+
+def test_optuna_looks_where_the_losses_are_low():
+    pytest.importorskip("optuna")
+    asked = [group[0] for group in settings_of(by_optuna(SPACE, 40))]
+    diverging = [layers == 2 for layers, *_ in asked]
+    distances = [abs(rate - 1e-3) for _, _, rate, _ in asked]
+    assert sum(distances[-15:]) < sum(distances[:15])
+    assert not all(diverging)
+
+
+def test_every_trial_is_on_the_same_splits_and_the_best_is_run_on_the_usual_division():
+    results = select(small(), by_grid(SPACE), made_up, splits=3)
+    trials = [result.config for result in results if result.config.selection > 0]
+    assert len(trials) == 16 * 3
+    assert {(config.seed, config.data_seed, config.selection) for config in trials} == {(s, 0, 0.2) for s in range(3)}
+    finals = [result.config for result in final(results)]
+    assert [config.seed for config in finals] == [0, 1, 2]
+    assert {setting_of(config)[:3] for config in finals} == {(1, 8, 1e-4)}
+
+
+def test_nothing_is_run_when_every_setting_diverges():
+    results = select(small(), by_grid(Space((2,), (8,), (1e-3,), (16,))), made_up, splits=2)
+    assert len(results) == 2
+    assert final(results) == []
+
+
+def test_a_search_that_is_begun_again_repeats_no_run(tmp_path):
+    pytest.importorskip("optuna")
+
+    def run(configs):
+        train(configs, tmp_path)
+        return finished(configs, tmp_path)
+
+    space = Space((1,), (4, 8), (1e-3, 1e-2), (16,))
+    first = select(small(), by_optuna(space, 2), run, splits=2)
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = select(small(), by_optuna(space, 2), run, splits=2)
+    assert [result.config for result in again] == [result.config for result in first]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
+    longer = select(small(), by_optuna(space, 3), run, splits=2)
+    assert [result.config for result in longer[:4]] == [result.config for result in first[:4]]
+    assert len(longer) == 3 * 2 + 2
+
+
+@pytest.fixture
+def command(tmp_path):
+    others = {name: value for name, value in SMALL.items() if name not in ("task", "cell", "hidden_size", "batch_size")}
+    settings = [f"--set={name}={value}" for name, value in others.items()]
+    space = ["--hidden=4", "--layers=1", "--rate=0.001", "--rate=0.01", "--batch-size=16", "--splits=2"]
+    fixed = [*settings, *space, "--device=cpu", f"--out={tmp_path}"]
+    return lambda *arguments: CliRunner().invoke(app, ["select", *arguments, *fixed])
+
+
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+def test_the_command_shows_the_settings_and_the_final_runs(command, tmp_path, search):
+    pytest.importorskip("optuna")
+    result = command("copy", "--T", "6", "--version", "classic", "--search", search, "--trials", "2")
+    assert result.exit_code == 0, result.output
+    assert "selection loss" in result.output
+    assert "gru classic, mean ± sd of 2" in result.output
+    assert len([path for path in tmp_path.iterdir() if (path / "summary.json").exists()]) == 2 * 2 + 2
+
+
+def test_unknown_searches_are_refused(command):
+    assert "--search must be one of grid, optuna, got 'luck'" in command("copy", "--T", "6", "--search", "luck").stderr
