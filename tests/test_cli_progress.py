@@ -129,6 +129,38 @@ def test_a_gradient_step_does_not_draw():
     assert terminal.file.getvalue() == ""
 
 
+def test_groups_at_the_same_time_are_not_mixed_up():
+    bars = Bars(Pace([]), Console(file=io.StringIO(), force_terminal=True))
+    one, two = [config()], [config(seed=1), config(seed=1, version="double")]
+    row = {"epoch": 1, "training_loss": 1.0, "validation_loss": 1.0}
+    bars.on_start(one, 0, steps=10)
+    bars.on_start(two, 0, steps=10)
+    for configs in (one, two):
+        bars.on_epoch(configs, [row] * len(configs))
+        assert f"({len(configs)} run" in rendered(bars)
+    bars.on_step(one, 2, 3)
+    assert "(1 run)" in rendered(bars)
+
+
+def rendered(bars):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(bars.render())
+    return console.file.getvalue()
+
+
+def test_what_a_lost_worker_had_done_is_not_counted_twice():
+    pace = Pace([config(epochs=4)])
+    pace.on_start([config(epochs=4)], 0, steps=1)
+    for epoch in range(4):
+        pace.on_epoch([config(epochs=4)], [{"epoch": epoch}])
+    assert pace.done == 0.75
+    pace.on_start([config(epochs=4)], 2, steps=1)
+    assert pace.done == 0.5
+    for epoch in (3, 4):
+        pace.on_epoch([config(epochs=4)], [{"epoch": epoch}])
+    assert pace.done == 1.0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_real_terminal_gets_bars_and_then_the_table(tmp_path):
     ours, theirs = os.openpty()

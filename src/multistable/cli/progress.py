@@ -78,8 +78,11 @@ class Pace(Callback):
 
     def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
         self._mark, self._part, self._steps = self._clock(), 0.0, steps
+        before = self._recorded.get(configs[0].name)
         self._recorded[configs[0].name] = epoch
-        if epoch:
+        if before is not None:  # Their worker was lost, and with it what came after this epoch.
+            self.epochs.done += (epoch - before) * len(configs)
+        elif epoch:
             self.beginnings.done += len(configs)
             self.epochs.done += epoch * len(configs)
 
@@ -185,11 +188,14 @@ class Bars(Callback):
 
     def on_step(self, configs: Configs, epoch: int, step: int) -> None:
         self.pace.on_step(configs, epoch, step)
+        if configs is not self._configs and configs != self._configs:
+            # Another group that is trained at the same time, on another machine.
+            self._configs, self._metrics, self._warmup = configs, [], None
         self._epoch, self._step = epoch, step
 
     def on_epoch(self, configs: Configs, metrics: Metrics) -> None:
         self.pace.on_epoch(configs, metrics)
-        self._metrics, self._warmup = metrics, None
+        self._configs, self._metrics, self._warmup = configs, metrics, None
         self._epoch, self._step = number_of(configs, metrics) + 1, 0
 
     def on_end(self, configs: Configs, summaries: Metrics) -> None:

@@ -5,15 +5,14 @@ from itertools import product
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
 from multistable.experiments.pictures import Bars, Curves, Label
+from multistable.experiments.search import SELECTION, Space
 from multistable.experiments.selection import Kind, Selected, Setting, final_runs
 from multistable.tasks import PermutedLineSequentialMNIST, Task
 from multistable.training import Config, RunConfig
 
 THREE = ("classic", "warmup", "double")
-SELECTION = 0.2
-"""The share of the learning set to select by; the paper does not say."""
-
 LINES = PermutedLineSequentialMNIST(472)
+GRID = Space()
 
 OTHER_SETTINGS = tuple(product((1, 2), (64, 256), (1e-3, 1e-4), (32, 64)))
 """Of appendix E: layers, units, learning rate, batch size."""
@@ -23,7 +22,7 @@ def candidates(task: Task) -> tuple[RunConfig, ...]:
     """Every setting of the appendix's grid, for every cell and version, on splits of one learning set."""
     return tuple(
         run
-        for layers, units, rate, batch in product((1, 2, 3), (256, 512), (1e-3, 5e-4, 1e-4), (32, 64))
+        for layers, units, rate, batch in product(GRID.layers, GRID.units, GRID.rates, GRID.batch_sizes)
         for cells, versions in ((WARMED, THREE), (CELLS[-2:], THREE[:1]))
         for run in grid(
             [task],
