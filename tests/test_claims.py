@@ -5,7 +5,9 @@ from itertools import product
 import pytest
 
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
+from multistable.experiments.claims.reinforcement import correlation
 from multistable.experiments.experiment import Result
+from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.training import RunConfig
 
@@ -125,7 +127,7 @@ def with_costs(runs, seconds, steps):
         if run.config.version == "auxiliary":
             run.record.update(together=1, pretraining={"seconds": seconds, "steps": steps})
         else:
-            run.warmup.update(seconds=seconds, together=1, loss=[0.0] * steps)
+            run.warmup.update(step_seconds=seconds, together=1, loss=[0.0] * steps)
     return runs
 
 
@@ -153,6 +155,40 @@ def before_training(warmup, pretraining):
     return with_costs(warmed, *warmup) + with_costs(others, *pretraining)
 
 
+MAZES = [Maze(L) for L in (20, 100, 200)]
+CLASSIC = [(cell, "classic") for cell in MONOSTABLE]
+BETTER = [*((cell, "warmup") for cell in MONOSTABLE), ("brc", "classic"), ("nbrc", "classic")]
+
+
+def agents(maze, kind, returns, first_optimal=None, vaas=None, seeds=3):
+    """Made-up agents that were evaluated every twenty episodes."""
+    vaas = [ONE] * len(returns) if vaas is None else vaas
+    metrics = [
+        {"episode": 20 * i, "return": value, "vaa": vaa}
+        for i, (value, vaa) in enumerate(zip(returns, vaas, strict=True))
+    ]
+    cell, version = kind
+    return [
+        Result(AgentConfig(maze, cell, version=version, seed=seed), metrics, {"first_optimal": first_optimal}, {})
+        for seed in range(seeds)
+    ]
+
+
+def three_grus(vaas):
+    return [run for maze in MAZES for run in agents(maze, ("gru", "classic"), (-0.5, 1.0, 4.0, 4.0), vaas=vaas)]
+
+
+def in_mazes(losses=(1.0, 2.0, 3.0), warmed=40, classic=None, **changes):
+    """Returns of 4 for the better kinds; ``losses`` are what the others lack in each maze, ``changes`` of the cells."""
+    made = []
+    for maze, loss in zip(MAZES, losses, strict=True):
+        for kind in BETTER:
+            made += agents(maze, kind, (0.0, changes.get(f"{kind[0]}_{kind[1]}", 4.0)), warmed)
+        for kind in CLASSIC:
+            made += agents(maze, kind, (0.0, 4.0 - loss), classic)
+    return made
+
+
 accuracy = {"quantity": "test_accuracy"}
 RESULTS = {
     "C1": (at_initialisation(), at_initialisation(nbrc=0.1)),
@@ -161,6 +197,7 @@ RESULTS = {
     "C4": (denoising(), denoising(gru=0.3)),
     "C5": (denoising_vaa(), denoising_vaa(lstm=0.5)),
     "C6": (curves(DENOISING, ["gru"], (ONE, 0.2, 1.0)), curves(DENOISING, ["gru"], (ONE, ONE, ONE))),
+    "C7": (three_grus((ONE, 0.3, 0.8, 0.9)), three_grus((0.9, 0.8, 0.3, ONE))),
     "C8": (
         made(DENOISING[0], "gru", "warmup", vaas=(0.99, 0.99), stars=(0.95, 0.93)),
         made(DENOISING[0], "gru", "warmup", vaas=(0.99, 0.99), stars=(0.95, 0.4)),
@@ -171,6 +208,7 @@ RESULTS = {
         versions([*COPY, *DENOISING], {"classic": 0.003, "warmup": 0.002}, ["chrono"]),
     ),
     "C11": (versions(DENOISING, {"classic": 0.9, "warmup": 0.1}), versions(DENOISING, {"classic": 0.1, "warmup": 0.2})),
+    "C12": (in_mazes(), in_mazes(lstm_warmup=0.5)),
     "C13": (
         versions([PermutedSequentialMNIST()], {"classic": 0.92, "warmup": 0.91}, **accuracy),
         versions([PermutedSequentialMNIST()], {"classic": 0.92, "warmup": 0.95}, **accuracy),
@@ -231,13 +269,13 @@ def test_two_runs_of_each_are_not_enough(name):
     assert CLAIMS[name].finding([]).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C15", "C23", "C24"])
+@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C12", "C15", "C23", "C24"])
 def test_a_claim_on_all_cells_needs_all_of_them(name):
     others = [run for run in RESULTS[name][0] if run.config.cell != "mgu"]
     assert CLAIMS[name].finding(others).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C15", "C18", "C22", "C23"])
+@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C12", "C15", "C18", "C22", "C23"])
 def test_a_claim_on_all_settings_needs_all_of_them(name):
     hardest = max((run.config.task for run in RESULTS[name][0]), key=lambda task: task.length)
     others = [run for run in RESULTS[name][0] if run.config.task != hardest]
@@ -252,8 +290,44 @@ def test_warmups_whose_time_is_not_known_leave_their_cost_open():
     runs = before_training((2.0, 100), (60.0, 20_000))
     for run in runs:
         if run.warmup:
-            del run.warmup["seconds"]
+            del run.warmup["step_seconds"]
     assert CLAIMS["C24"].finding(runs).verdict == OPEN
+
+
+def test_bistable_cells_must_beat_classic_ones_too():
+    assert CLAIMS["C12"].finding(in_mazes(brc_classic=0.5)).verdict == FAILS
+
+
+def test_warmup_must_gain_more_in_longer_mazes():
+    assert CLAIMS["C12"].finding(in_mazes(losses=(3.0, 2.0, 1.0))).verdict == FAILS
+
+
+def test_warmed_up_agents_must_be_optimal_first_in_the_longest_maze():
+    assert CLAIMS["C12"].finding(in_mazes(warmed=40, classic=60)).verdict == HOLDS
+    assert CLAIMS["C12"].finding(in_mazes(warmed=60, classic=40)).verdict == FAILS
+    assert CLAIMS["C12"].finding(in_mazes(warmed=None, classic=40)).verdict == FAILS
+
+
+def test_agents_that_never_were_optimal_cannot_be_compared():
+    finding = CLAIMS["C12"].finding(in_mazes(warmed=None, classic=None))
+    assert finding.verdict == OPEN
+    assert "Maze(L=200), gru warmed up optimal (0 of 3 agents), before lstm classic optimal (0 of 3 agents)?" in [
+        check.said for check in finding.checks if check.right is None
+    ]
+
+
+def test_agents_that_never_learn_say_nothing_of_return_and_vaa():
+    results = agents(MAZES[-1], ("gru", "classic"), (-0.5, -0.5, -0.5))
+    assert CLAIMS["C7"].finding(results).verdict == OPEN
+
+
+@pytest.mark.parametrize(
+    ("returns", "vaas", "expected"),
+    [((1, 2, 3), (0.1, 0.2, 0.9), 1.0), ((1, 2, 3), (0.9, 0.2, 0.1), -1.0), ((1, 2, 2, 3), (1, 2, 3, 4), 0.9486833)],
+)
+def test_the_rank_correlation_is_spearmans(returns, vaas, expected):
+    (result,) = agents(MAZES[0], ("gru", "classic"), returns, vaas=vaas, seeds=1)
+    assert correlation(result) == pytest.approx(expected)
 
 
 def test_the_numbers_stand_beside_the_verdict():

@@ -18,8 +18,10 @@ from multistable.experiments.pictures import Bars, Curves
 from multistable.experiments.report import wall_time, write_report
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
 from multistable.experiments.scales import PAPER, SCALES, SMOKE
+from multistable.rl import Maze, Settings
 from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunConfig, RunFolder
+from small_agents import small_agent
 from small_runs import small
 
 ALL = experiments()
@@ -60,7 +62,8 @@ def test_every_experiment_has_runs_at_every_scale(name):
     for scale in SCALES.values():
         configs = ALL[name].at(scale)
         assert len({config.name for config in configs}) == len(configs)
-        assert {config.seed for config in configs} == set(range(scale.seeds))
+        assert all(config.seed < scale.seeds_of(config) for config in configs)
+        assert {config.seed for config in configs} == set(range(scale.seeds_of(configs[0])))
         assert all(seconds([config], "cpu") > seconds([config], "cuda") > 0 for config in configs)
     assert set(ALL[name].claims) <= set(CLAIMS)
 
@@ -77,6 +80,14 @@ def test_the_paper_scale_is_the_papers():
     assert {(c.hidden_size, c.num_layers) for c in denoising} == {(256, 2)}
     assert {c.task for c in copy} == {CopyFirstInput(T) for T in (50, 300, 600)}
     assert len(copy) == 6 * 3 * 5
+
+
+def test_the_paper_scale_of_agents_is_the_papers():
+    agents = ALL["tmaze-warmup"].at(PAPER)
+    assert len(agents) == 10 * 3 * 3
+    assert {(c.hidden_size, c.num_layers, c.settings) for c in agents} == {(256, 2, Settings())}
+    assert {c.task for c in agents} == {Maze(L) for L in (20, 100, 200)}
+    assert {c.name for c in ALL["tmaze-gru"].at(PAPER)} <= {c.name for c in agents}
 
 
 def test_runs_that_experiments_share_are_planned_once(tmp_path):
@@ -111,6 +122,40 @@ def test_missing_data_does_not_stop_the_others(tiny, tmp_path, monkeypatch):
     assert len(problems) == 1
     assert "nowhere" in problems[0]
     assert len(finished(tiny.at(SCALES["smoke"]), tmp_path)) == 2
+
+
+def test_agents_are_run_drawn_and_judged_as_other_runs_are(command, tmp_path, monkeypatch):
+    kinds = [("gru", "classic"), ("gru", "warmup"), ("brc", "classic")]
+    runs = tuple(small_agent(cell=cell, version=version) for cell, version in kinds)
+    made = replace(ALL["tmaze-warmup"], runs=runs)
+    scale = replace(SMOKE, agents={}, agent_seeds=2, units=lambda n: n, tasks=lambda task: task)
+    monkeypatch.setattr("multistable.cli.experiments.experiments", lambda: {"tmaze-warmup": made})
+    monkeypatch.setitem(SCALES, "smoke", scale)
+    result = command("reproduce", "tmaze-warmup", "--scale", "smoke", "--out", tmp_path, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 runs to train, in 2 groups" in result.output
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "C12" in page
+    results = finished(made.at(scale), tmp_path)
+    write_results(results, tmp_path / "stored.json")
+    stored = read_results(tmp_path / "stored.json")
+    assert [result.config for result in stored] == [result.config for result in results]
+    assert [result.curve("return")[0] for result in stored] == [[0, 2, 4, 5]] * 6
+    header, rows = made.pictures[0].table(stored)
+    assert header == ["agents", "L = 2"]
+    assert [row[0] for row in rows] == ["GRU", "GRU, warmed up", "BRC"]
+
+
+def test_the_bars_of_agents_that_never_were_optimal_reach_to_their_last_episode():
+    first = {0: 20, 1: None}
+    results = [
+        Result(small_agent(episodes=60, seed=seed), [], {"first_optimal": value}, {}) for seed, value in first.items()
+    ]
+    picture = ALL["tmaze-warmup"].pictures[-1]
+    (axes,) = picture.draw(results).axes
+    assert [patch.get_height() for patch in axes.patches] == [(20 + 60) / 2]
+    assert picture.table(results)[1] == [["GRU", "20 (1 of 2)"]]
 
 
 # Results in one file

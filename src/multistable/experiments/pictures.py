@@ -21,6 +21,8 @@ Rows = tuple[list[str], list[list[str]]]
 
 LOG_FROM = 10.0
 """Losses whose means differ by more than this factor are drawn on a logarithmic axis."""
+LINEAR_RETURNS = 5.0
+"""Returns between this and its negative are drawn on a linear axis."""
 LEGEND_ENTRY = 1.6
 """Inches that an entry of a legend takes."""
 
@@ -40,9 +42,21 @@ def quantity_name(quantity: str, task: Task) -> str:
         "test_accuracy": "test accuracy",
         "validation_accuracy": "validation accuracy",
         "reconstruction_loss": "reconstruction squared error",
+        "return": "mean return of both layouts",
         "vaa": "VAA",
     }
     return names.get(quantity, quantity)
+
+
+def limit(axes: Any, quantity: str) -> None:
+    """The range of the y axis: losses and VAA from 0; returns as they are, beyond +-5 on a logarithmic axis.
+
+    An agent that bounces off a wall until the end has a return of -0.1 H, in long mazes many times the treasure's 4.
+    """
+    if quantity == "return":
+        axes.set_yscale("symlog", linthresh=LINEAR_RETURNS)
+    else:
+        axes.set_ylim(0, 1.05 if quantity == "vaa" else None)
 
 
 def by_version(config: Config) -> str:
@@ -70,7 +84,7 @@ class Bars:
         """Mean and standard deviation over seeds, and every run as a dot."""
         from multistable.experiments.figures import INK, figure, name_axes
 
-        panels = _panels(results)
+        panels = panels_of(results)
         hues = list(grouped(results, self.hue))
         most = max((len(grouped(group, lambda config: config.cell)) for group in panels.values()), default=1)
         count = max(len(panels), 1)
@@ -95,12 +109,12 @@ class Bars:
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):
                 _log_where_wide(place, [spread(runs, self.quantity) for runs in grouped(group, self._kind).values()])
-        _legend(drawn, axes[0])
+        legend_below(drawn, axes[0])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each cell and version, a column for each task."""
-        panels = _panels(results)
+        panels = panels_of(results)
         kinds = list(grouped(results, self._kind))
         rows = []
         for cell, hue in kinds:
@@ -147,9 +161,10 @@ class Curves:
                     curve(place, epochs, table, style_of(label, index), markers=False)
             place.xaxis.get_major_locator().set_params(integer=True)
             if groups:
-                name_axes(place, "epoch", quantity_name(quantity, next(iter(groups.values()))[0].config.task))
-            place.set_ylim(0, 1.05 if quantity == "vaa" else None)
-        _legend(drawn, axes[0])
+                config = next(iter(groups.values()))[0].config
+                name_axes(place, config.unit, quantity_name(quantity, config.task))
+            limit(place, quantity)
+        legend_below(drawn, axes[0])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
@@ -162,7 +177,7 @@ class Curves:
                 first, last = (np.mean([end[place] for end in ends if end]) for place in (0, -1))
                 entries.append(f"{first:.4f} to {last:.4f}")
             rows.append([style_of(label, 0).label, str(len(runs)), *entries])
-        return ["series", "runs", *(f"{quantity}, first to last epoch" for quantity in self.quantities)], rows
+        return ["series", "runs", *(f"{quantity}, first to last" for quantity in self.quantities)], rows
 
 
 @dataclass(frozen=True)
@@ -230,7 +245,7 @@ def cell_styles() -> dict[str, "Style"]:
     }
 
 
-def _panels(results: Iterable[Result]) -> dict[Task, list[Result]]:
+def panels_of(results: Iterable[Result]) -> dict[Task, list[Result]]:
     """Results by task, from the shortest to the longest."""
     panels = grouped(results, lambda config: config.task)
     return dict(sorted(panels.items(), key=lambda item: (item[0].length, getattr(item[0], "N", 0))))
@@ -242,7 +257,7 @@ def _log_where_wide(axes: Any, spreads: Iterable[Any]) -> None:
         axes.set_yscale("log")
 
 
-def _legend(drawn: "Figure", axes: Sequence[Any]) -> None:
+def legend_below(drawn: "Figure", axes: Sequence[Any]) -> None:
     """One legend for all panels, below them."""
     entries = {
         label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)

@@ -8,6 +8,7 @@ from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learnin
 from multistable.experiments.experiment import Result
 from multistable.experiments.selection import setting_of
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.training import RunConfig
 
 SETTINGS = 16
 """Of appendix E."""
@@ -18,7 +19,8 @@ def selected(results: Sequence[Result]) -> list[Check]:
 
     The final runs are those on one learning set, with nothing kept to select by.
     """
-    chosen = [r for r in results if r.config.data_seed is not None and r.config.selection == 0]
+    supervised = [r for r in results if isinstance(r.config, RunConfig)]
+    chosen = [r for r in supervised if r.config.data_seed is not None and r.config.selection == 0]
     checks = []
     loss = by(
         [r for r in chosen if isinstance(r.config.task, Denoising)],

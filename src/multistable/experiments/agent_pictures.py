@@ -1,0 +1,145 @@
+"""Figures of agents: how they play during training, and when they first are optimal, a panel for each maze."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from multistable.experiments.experiment import Result, grouped
+from multistable.experiments.pictures import (
+    Rows,
+    cell_styles,
+    legend_below,
+    limit,
+    panels_of,
+    quantity_name,
+    setting,
+)
+from multistable.training import Config
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from multistable.experiments.figures import Style
+
+Kind = tuple[str, str]
+"""Cell and version."""
+
+
+def kind_of(config: Config) -> Kind:
+    """The cell and the version of an agent."""
+    return config.cell, config.version
+
+
+def kind_style(kind: Kind) -> "Style":
+    """The colour is that of the cell; warmed-up agents have solid lines, others dashed ones."""
+    from multistable.experiments.figures import Style
+
+    of_cell = cell_styles()[kind[0]]
+    warmed = kind[1] == "warmup"
+    label = f"{of_cell.label}, warmed up" if warmed else of_cell.label
+    return Style(label, of_cell.colour, of_cell.marker, "-" if warmed else "--")
+
+
+@dataclass(frozen=True)
+class Courses:
+    """A quantity episode by episode, mean and spread over the agents of each cell and version.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        quantity: of the metrics.
+    """
+
+    name: str
+    caption: str
+    quantity: str = "return"
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """A panel for each maze."""
+        from multistable.experiments.figures import curve, figure, name_axes
+
+        panels = panels_of(results)
+        drawn, axes = figure(5.0 * max(len(panels), 1), 4.2, max(len(panels), 1), squeeze=False)
+        for place, (task, group) in zip(axes[0], panels.items(), strict=False):
+            for kind, runs in grouped(group, kind_of).items():
+                curves = [dict(zip(*run.curve(self.quantity), strict=True)) for run in runs]
+                episodes = sorted({episode for values in curves for episode in values})
+                table = [[values.get(episode, np.nan) for episode in episodes] for values in curves]
+                if episodes:
+                    curve(place, episodes, table, kind_style(kind), markers=False)
+            name_axes(place, "episode", quantity_name(self.quantity, task), setting(task))
+            limit(place, self.quantity)
+        legend_below(drawn, axes[0])
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell and version: the mean over all evaluations, and at the end."""
+        panels = panels_of(results)
+        rows = []
+        for kind in grouped(results, kind_of):
+            entries = []
+            for group in panels.values():
+                curves = [run.curve(self.quantity)[1] for run in group if kind_of(run.config) == kind]
+                known = [values for values in curves if values]
+                entries.append(_ends(known) if known else "")
+            rows.append([kind_style(kind).label, *entries])
+        return ["agents", *(setting(task) for task in panels)], rows
+
+
+def _ends(curves: Sequence[Sequence[float]]) -> str:
+    """The mean of curves over all their points, and that of their last ones."""
+    overall, last = statistics.fmean(map(statistics.fmean, curves)), statistics.fmean(curve[-1] for curve in curves)
+    return f"{overall:.3g}, at the end {last:.3g} ({len(curves)})"
+
+
+@dataclass(frozen=True)
+class FirstOptimal:
+    """How many episodes agents need to become optimal.
+
+    An agent that never was counts with all its episodes: its bar is paler and the mean a lower bound.
+    """
+
+    name: str
+    caption: str
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """Mean and standard deviation for each cell and version, and every agent as a dot, a cross if it never was."""
+        from multistable.experiments.figures import INK, figure, name_axes
+
+        panels = panels_of(results)
+        drawn, axes = figure(5.0 * max(len(panels), 1), 4.2, max(len(panels), 1), squeeze=False)
+        for place, (task, group) in zip(axes[0], panels.items(), strict=False):
+            kinds = grouped(group, kind_of)
+            for x, (kind, runs) in enumerate(kinds.items()):
+                reached = [run.results["first_optimal"] is not None for run in runs]
+                counts = [
+                    run.results["first_optimal"] if ok else run.config.episodes
+                    for run, ok in zip(runs, reached, strict=True)
+                ]
+                deviation = statistics.stdev(counts) if len(counts) > 1 else 0.0
+                look = {"color": kind_style(kind).colour, "alpha": 0.75 if all(reached) else 0.3}
+                place.bar(x, statistics.fmean(counts), 0.8, **look)
+                place.errorbar(x, statistics.fmean(counts), deviation, color=INK, capsize=2, linewidth=1)
+                for count, ok in zip(counts, reached, strict=True):
+                    place.plot([x], [count], "." if ok else "x", color=INK, markersize=4, alpha=0.7)
+            labels = [kind_style(kind).label for kind in kinds]
+            place.set_xticks(range(len(kinds)), labels, rotation=60, ha="right", fontsize=8.5)
+            name_axes(place, "agents", "episodes until optimal", setting(task))
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each cell and version."""
+        panels = panels_of(results)
+        rows = []
+        for kind in grouped(results, kind_of):
+            entries = []
+            for group in panels.values():
+                first = [run.results["first_optimal"] for run in group if kind_of(run.config) == kind]
+                reached = [count for count in first if count is not None]
+                mean = f"{statistics.fmean(reached):.0f}" if reached else "never"
+                entries.append(f"{mean} ({len(reached)} of {len(first)})" if first else "")
+            rows.append([kind_style(kind).label, *entries])
+        return ["agents", *(setting(task) for task in panels)], rows

@@ -1,0 +1,156 @@
+"""Claims on agents in the T-Maze (sections 4.2 and 5.2)."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from multistable.experiments.claims.base import ENOUGH, Check, Claim, above, covering, enough, less, settings
+from multistable.experiments.claims.learning import MONOSTABLE
+from multistable.experiments.experiment import Result, Spread, grouped
+from multistable.rl import Maze
+
+Kind = tuple[str, str]
+"""Cell and version."""
+
+CLASSIC: tuple[Kind, ...] = tuple((cell, "classic") for cell in MONOSTABLE)
+WARMED: tuple[Kind, ...] = tuple((cell, "warmup") for cell in MONOSTABLE)
+BETTER: tuple[Kind, ...] = (*WARMED, ("brc", "classic"), ("nbrc", "classic"))
+LENGTHS = 3
+CORRELATED = 0.5
+"""A rank correlation from which on two curves rise together."""
+
+
+def in_mazes(results: Sequence[Result]) -> list[Result]:
+    """The agents in T-Mazes."""
+    return [r for r in results if isinstance(r.config.task, Maze)]
+
+
+def correlation(result: Result) -> float | None:
+    """Spearman's rank correlation of return and VAA over the training; ``None`` where one of them never changes."""
+    vaa = dict(zip(*result.curve("vaa"), strict=True))
+    returns = dict(zip(*result.curve("return"), strict=True))
+    both = [episode for episode in vaa if episode in returns]
+    x, y = (_ranks([curve[episode] for episode in both]) for curve in (returns, vaa))
+    if len(both) < 2 or x.std() == 0 or y.std() == 0:
+        return None
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Equal values share the mean of their ranks."""
+    array = np.asarray(values, dtype=float)
+    return (array[:, None] > array).sum(axis=1) + (array[:, None] == array).sum(axis=1) / 2
+
+
+def _spread(values: Iterable[float | None]) -> Spread | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
+
+
+def return_and_vaa(results: Sequence[Result]) -> list[Check]:
+    """C7, for classic GRUs in the longest maze."""
+    chosen = [r for r in in_mazes(results) if (r.config.cell, r.config.version) == ("gru", "classic")]
+    return [
+        above(
+            f"{task}, gru, rank correlation of return and VAA during training",
+            _spread(correlation(r) for r in chosen if r.config.task == task),
+            CORRELATED,
+        )
+        for task in settings(chosen)[-1:]
+    ]
+
+
+def mean_return(result: Result) -> float | None:
+    """Over all evaluations during training: the higher, the sooner an agent plays well."""
+    values = [value for episode, value in zip(*result.curve("return"), strict=True) if episode > 0]
+    return statistics.fmean(values) if values else None
+
+
+def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
+    """C12."""
+    chosen = in_mazes(results)
+    checks, advantages = covering(chosen, LENGTHS), []
+    for task in settings(chosen):
+        kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
+        returns = {kind: _spread(map(mean_return, kinds.get(kind, ()))) for kind in (*CLASSIC, *BETTER)}
+        for worse in CLASSIC:
+            for better in BETTER:
+                names = f"{task}, mean return of {_said(worse)}", _said(better)
+                checks.append(less(names, (returns[worse], returns[better])))
+        advantages.append(_advantage(returns))
+    if len(advantages) >= LENGTHS:
+        checks.append(_growing(advantages))
+    return [*checks, *_earlier_in_the_longest(chosen)]
+
+
+def _advantage(returns: dict[Kind, Spread | None]) -> float | None:
+    """By how much warmup raises the mean return, over the cells; ``None`` without enough runs."""
+    gains = []
+    for warmed, classic in zip(WARMED, CLASSIC, strict=True):
+        high, low = returns[warmed], returns[classic]
+        if high is None or low is None or not enough(high, low):
+            return None
+        gains.append(high.mean - low.mean)
+    return statistics.fmean(gains)
+
+
+def _growing(advantages: Sequence[float | None]) -> Check:
+    shortest, longest = advantages[0], advantages[-1]
+    said = " to ".join("(not enough runs)" if gain is None else f"{gain:.3g}" for gain in (shortest, longest))
+    right = None if shortest is None or longest is None else longest > shortest
+    return Check(f"gain in mean return by warmup, from the shortest to the longest maze: {said}, more?", right)
+
+
+def _earlier_in_the_longest(chosen: Sequence[Result]) -> list[Check]:
+    """In the longest maze every warmed-up cell is optimal before any classic one, in the mean over agents."""
+    checks = []
+    for task in settings(chosen)[-1:]:
+        here = [r for r in chosen if r.config.task == task]
+        first = {kind: _first_optimal(here, kind) for kind in (*CLASSIC, *WARMED)}
+        checks += [_earlier(f"{task}, ", first, warmed, classic) for warmed in WARMED for classic in CLASSIC]
+    return checks
+
+
+def _first_optimal(results: Sequence[Result], kind: Kind) -> list[float]:
+    """The episodes at which agents were first optimal; infinite for those that never were."""
+    of_kind = [r for r in results if (r.config.cell, r.config.version) == kind]
+    return [math.inf if r.results["first_optimal"] is None else r.results["first_optimal"] for r in of_kind]
+
+
+def _earlier(where: str, first: dict[Kind, list[float]], one: Kind, other: Kind) -> Check:
+    """Agents that never were optimal would have been later than all that were; two such kinds cannot be compared."""
+    right = None
+    if min(len(first[one]), len(first[other])) >= ENOUGH:
+        mine, others = statistics.fmean(first[one]), statistics.fmean(first[other])
+        right = None if math.isinf(mine) and math.isinf(others) else mine < others
+    said = [_episodes(kind, first[kind]) for kind in (one, other)]
+    return Check(f"{where}{said[0]}, before {said[1]}?", right)
+
+
+def _episodes(kind: Kind, first: Sequence[float]) -> str:
+    if not first:
+        return f"{_said(kind)} (no run)"
+    reached = [value for value in first if not math.isinf(value)]
+    mean = f" after {statistics.fmean(reached):.0f} episodes" if reached else ""
+    return f"{_said(kind)} optimal{mean} ({len(reached)} of {len(first)} agents)"
+
+
+def _said(kind: Kind) -> str:
+    cell, version = kind
+    return f"{cell} warmed up" if version == "warmup" else f"{cell} {version}"
+
+
+CLAIMS = (
+    Claim("C7", "T-Maze, L = 200, GRU: return and VAA rise together", "fig:tmaze200_gru", return_and_vaa),
+    Claim(
+        "C12",
+        "T-Maze: warmed-up cells, BRC and NBRC beat classic ones, the more so the longer the maze; in the longest, all "
+        "warmed-up cells are optimal before any classic one",
+        "fig:tmaze_warmup",
+        warmed_up_agents,
+    ),
+)

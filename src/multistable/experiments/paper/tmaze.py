@@ -1,0 +1,55 @@
+"""T-Maze, in sections 4.2 and 5.2: agents that have to remember, without and with warmup."""
+
+from itertools import product
+
+from multistable.experiments.agent_pictures import Courses, FirstOptimal
+from multistable.experiments.experiment import Experiment
+from multistable.experiments.paper.grids import WARMED
+from multistable.experiments.pictures import Curves
+from multistable.rl import AgentConfig, Maze
+
+MAZES = tuple(Maze(L) for L in (20, 100, 200))
+KINDS = (*product(WARMED, ("classic", "warmup")), ("brc", "classic"), ("nbrc", "classic"))
+"""Cells and versions of fig:tmaze_warmup."""
+
+EXPERIMENTS = (
+    Experiment(
+        name="tmaze-gru",
+        order=15,
+        labels=("fig:tmaze200_gru",),
+        title="T-Maze, L = 200: return and VAA of GRU agents, episode by episode",
+        runs=(AgentConfig(MAZES[-1], "gru"),),
+        pictures=(
+            Curves(
+                name="return_vaa",
+                caption="Mean non-discounted return of the greedy policy, and VAA for the histories of the buffer.",
+                quantities=("return", "vaa"),
+                series=lambda config: config.cell,
+            ),
+            Curves(
+                name="each",
+                caption="Each agent by itself.",
+                quantities=("return", "vaa"),
+                series=lambda config: f"seed {config.seed}",
+            ),
+        ),
+        claims=("C7",),
+    ),
+    Experiment(
+        name="tmaze-warmup",
+        order=23,
+        labels=("fig:tmaze_warmup",),
+        title="T-Maze with and without warmup: return, and episodes until the policy is optimal",
+        runs=tuple(AgentConfig(maze, cell, version=version) for maze in MAZES for cell, version in KINDS),
+        pictures=(
+            Courses(name="return", caption="Mean non-discounted return of the greedy policy, of both layouts."),
+            Courses(name="vaa", caption="VAA for the histories of the replay buffer.", quantity="vaa"),
+            FirstOptimal(
+                name="first_optimal",
+                caption="Episodes until an evaluation first saw the optimal policy; paler, and a lower bound, where an "
+                "agent never had it (a cross at its last episode).",
+            ),
+        ),
+        claims=("C12",),
+    ),
+)
