@@ -46,7 +46,7 @@ def outcome(folder):
     """All that must not depend on interruptions."""
     rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
     weights = {name: weight.tolist() for name, weight in folder.weights().items()}
-    course = {name: value for name, value in (folder.warmup() or {}).items() if name != "seconds"}
+    course = {name: value for name, value in (folder.warmup() or {}).items() if "seconds" not in name}
     return rows, folder.summary()["results"], weights, course
 
 

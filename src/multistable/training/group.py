@@ -249,7 +249,13 @@ class Group:
         configs = [self.configs[index] for index in members]
         ensemble = Ensemble([models[index].rnn for index in members])
         shared = configs[0]
-        began = time.perf_counter()
+        began = stepped = time.perf_counter()
+
+        def watched(step: WarmupStep) -> None:
+            nonlocal stepped
+            stepped = time.perf_counter()
+            on_step(configs, step)
+
         try:
             # What did not become multistable is told by the course of its warmup.
             with self._precision(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
@@ -265,7 +271,7 @@ class Group:
                     eps=shared.eps,
                     algorithm="paper",
                     generator=[generator(config.seed, "warmup") for config in configs],
-                    on_step=lambda step: on_step(configs, step),
+                    on_step=watched,
                 )
         except WarmupDivergedError as error:
             if len(members) == 1:
@@ -274,7 +280,8 @@ class Group:
             return [self._warm_up(models, [index], on_step)[0] for index in members]
         for index, rnn in zip(members, ensemble.unstack(), strict=True):
             models[index].rnn = rnn
-        cost = {"seconds": round(time.perf_counter() - began, 3), "together": len(members)}
+        ended = time.perf_counter()
+        cost = {"seconds": round(ended - began, 3), "step_seconds": round(stepped - began, 3), "together": len(members)}
         return [_course(history, member) | cost for member in range(len(members))]
 
     def _vaa(self, members: list[int], ensemble: Ensemble, epoch: int) -> list[float | None]:

@@ -18,7 +18,10 @@ TASKS = {CopyFirstInput: 3, Denoising: 2, PermutedLineSequentialMNIST: 2}
 
 
 class Cost(NamedTuple):
-    """What a run did before its training: its share of the seconds of all that were done together, and its steps."""
+    """What a run did before its training: gradient steps, and its share of the seconds that these took together.
+
+    Measures are not part of it, neither those after each epoch of a pretraining nor that after a warmup.
+    """
 
     seconds: float
     steps: int
@@ -29,8 +32,8 @@ def cost(result: Result) -> Cost | None:
     pretraining = result.record.get("pretraining")
     if pretraining is not None:
         return Cost(pretraining["seconds"] / result.record["together"], pretraining["steps"])
-    if result.warmup is not None and "seconds" in result.warmup:
-        return Cost(result.warmup["seconds"] / result.warmup["together"], len(result.warmup["loss"]))
+    if result.warmup is not None and "step_seconds" in result.warmup:
+        return Cost(result.warmup["step_seconds"] / result.warmup["together"], len(result.warmup["loss"]))
     return None
 
 
