@@ -48,3 +48,30 @@ def test_an_interrupted_training_ends_with_the_same_numbers(version, tmp_path):
     for a, b in zip(undisturbed, disturbed, strict=True):
         assert a.summary()["results"] == b.summary()["results"]
         assert all(torch.equal(weight, b.weights()[name]) for name, weight in a.weights().items())
+
+
+def with_auxiliary_loss(**changes):
+    return longer(version="auxiliary", pretraining_epochs=2, num_layers=2, anchors="random", stretches=2, **changes)
+
+
+@pytest.mark.parametrize("cell", ms.CELLS)
+def test_a_gpu_trains_with_an_auxiliary_loss_as_the_cpu_does(cell, tmp_path):
+    """The steps of both phases are recorded, each by itself."""
+    configs = [with_auxiliary_loss(cell=cell, seed=seed) for seed in (0, 1)]
+    on_cpu, on_gpu = (train(configs, tmp_path / device, device=device) for device in ("cpu", "cuda"))
+    for a, b in zip(on_cpu, on_gpu, strict=True):
+        for name in ("reconstruction_loss", "validation_loss"):
+            losses = [[row[name] for row in folder.metrics() if name in row] for folder in (a, b)]
+            assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("epoch", [2, 4], ids=["pretraining", "training"])
+def test_an_interruption_in_either_phase_changes_nothing(epoch, tmp_path):
+    configs = [with_auxiliary_loss(seed=seed) for seed in (0, 1)]
+    undisturbed = train(configs, tmp_path / "undisturbed", device="cuda")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", device="cuda", callbacks=[StopIn(epoch)])
+    disturbed = train(configs, tmp_path / "disturbed", device="cuda")
+    for a, b in zip(undisturbed, disturbed, strict=True):
+        assert a.summary()["results"] == b.summary()["results"]
+        assert all(torch.equal(weight, b.weights()[name]) for name, weight in a.weights().items())
