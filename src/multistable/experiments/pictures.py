@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from multistable.experiments.experiment import Result, grouped, spread
+from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
 from multistable.tasks.permuted_mnist import PermutedMNIST
 from multistable.training import Config
@@ -49,12 +50,18 @@ def quantity_name(quantity: str, task: Task) -> str:
 
 
 def limit(axes: Any, quantity: str) -> None:
-    """The range of the y axis: losses and VAA from 0; returns as they are, beyond +-5 on a logarithmic axis.
+    """The range of the y axis: losses and VAA from 0; returns up to the treasure, below -5 on a logarithmic axis.
 
     An agent that bounces off a wall until the end has a return of -0.1 H, in long mazes many times the treasure's 4.
     """
     if quantity == "return":
+        from matplotlib.ticker import FixedLocator, NullLocator
+
         axes.set_yscale("symlog", linthresh=LINEAR_RETURNS)
+        axes.yaxis.set_major_locator(FixedLocator([-100, -50, -20, -10, -5, -2, 0, 2, 4]))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_ylim(None, 1.1 * TMaze.treasure)
     else:
         axes.set_ylim(0, 1.05 if quantity == "vaa" else None)
 
