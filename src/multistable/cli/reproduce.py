@@ -97,17 +97,17 @@ def claims(
     with reporting(debug):
         from multistable.cli import experiments
         from multistable.experiments.archive import read_results
-        from multistable.experiments.report import everything, findings
+        from multistable.experiments.report import everything, findings, verdicts
 
         if results:
             found = [result for path in results for result in read_results(path)]
-            where = ", ".join(str(path) for path in results)
+            where, judged = ", ".join(str(path) for path in results), findings(found)
         else:
-            size = experiments.chosen_scale(scale)
-            found = everything(experiments.chosen(["all"]), size, out)
+            size, known = experiments.chosen_scale(scale), experiments.chosen(["all"])
+            found, judged = everything(known, size, out), verdicts(known, size, out)
             where = f"scale {size.name} ({size.about})"
         seeds = len({result.config.seed for result in found})
-        experiments.show_claims(list(findings(found).values()), f"{where}: {len(found)} runs, {seeds} seeds", details)
+        experiments.show_claims(list(judged.values()), f"{where}: {len(found)} runs, {seeds} seeds", details)
 
 
 def report(names: Names, scale: ScaleName = "small", out: Out = Path("runs"), debug: Debug = False) -> None:

@@ -47,7 +47,7 @@ class Section:
 
 
 def findings(results: Sequence[Result]) -> dict[str, Finding]:
-    """The verdict on each claim."""
+    """The verdict on each claim, from all the results that are given."""
     return {name: claim.finding(results) for name, claim in CLAIMS.items()}
 
 
@@ -55,6 +55,17 @@ def everything(experiments: Iterable[Experiment], scale: Scale, out: Path | str)
     """The results there are of some experiments, each run once."""
     configs = {config.name: config for experiment in experiments for config in experiment.at(scale, out)}
     return finished(configs.values(), out)
+
+
+def verdicts(experiments: Sequence[Experiment], scale: Scale, out: Path | str) -> dict[str, Finding]:
+    """The verdict on each claim, from the runs of the experiments that bear on it.
+
+    The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
+    """
+    return {
+        name: claim.finding(everything([made for made in experiments if name in made.claims], scale, out))
+        for name, claim in CLAIMS.items()
+    }
 
 
 def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | str, command: str) -> Path:
@@ -71,14 +82,14 @@ def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | st
     """
     out = Path(out)
     results = {result.config.name: result for result in everything(experiments, scale, out)}
-    verdicts = findings(list(results.values()))
-    sections = [_section(experiment, scale, results, verdicts, out) for experiment in experiments]
+    found = verdicts(experiments, scale, out)
+    sections = [_section(experiment, scale, results, found, out) for experiment in experiments]
     return write_page(
         out / PAGE,
         "report.html.j2",
         scale=scale,
         sections=sections,
-        findings=list(verdicts.values()),
+        findings=list(found.values()),
         command=command,
         seconds=wall_time(results.values()),
         records=sorted({_versions(result) for result in results.values()}),
@@ -100,7 +111,7 @@ def _section(
     experiment: Experiment,
     scale: Scale,
     results: Mapping[str, Result],
-    verdicts: Mapping[str, Finding],
+    found: Mapping[str, Finding],
     out: Path,
 ) -> Section:
     configs = experiment.at(scale, out)
@@ -115,7 +126,7 @@ def _section(
         inline = svg(drawn, name, picture.caption)
         write_atomically(pictures / f"{name}.svg", inline.replace("currentColor", "#000").encode())
         shown.append(Shown(inline, picture.caption, *picture.table(mine)))
-    claims = [verdicts[name] for name in experiment.claims if name in verdicts]
+    claims = [found[name] for name in experiment.claims if name in found]
     return Section(experiment, len(configs), mine, shown, wall_time(mine), claims)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
-from multistable.training import Config
+from multistable.training import Config, RunConfig
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,12 @@ def _smoke_task(task: Any) -> Any:
     return task
 
 
+def _smoke_keeps(config: Config) -> bool:
+    """Enough to choose among, and to draw."""
+    selecting = isinstance(config, RunConfig) and config.selection > 0
+    return config.num_layers < 3 and config.learning_rate > 1e-4 and not (selecting and config.hidden_size > 256)
+
+
 PAPER = Scale("paper", "the paper's sizes, five seeds (agents: three): hours on one GPU", seeds=5)
 
 SMALL = Scale(
@@ -151,7 +157,7 @@ SMOKE = Scale(
     agent_seeds=2,
     units=lambda units: units // 32,
     tasks=_smoke_task,
-    keeps=lambda config: config.num_layers < 3 and config.learning_rate > 1e-4,
+    keeps=_smoke_keeps,
 )
 
 SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}

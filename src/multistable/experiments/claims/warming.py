@@ -32,7 +32,8 @@ def course(results: Sequence[Result]) -> list[Check]:
     ]
     checks = []
     for layer in range(max((r.config.num_layers for r in chosen), default=0)):
-        ends = [statistics.fmean(step[layer] for step in r.warmup["vaa_star"][-10:]) for r in chosen if r.warmup]
+        courses = [r.warmup["vaa_star"][-10:] for r in chosen if r.warmup and r.config.num_layers > layer]
+        ends = [statistics.fmean(step[layer] for step in course) for course in courses]
         value = Spread(statistics.fmean(ends), statistics.pstdev(ends), len(ends))
         checks.append(above(f"gru, layer {layer + 1}, VAA* in the last ten steps", value, 0.85))
     vaa = by(chosen, lambda config: config.cell, "initial_vaa")
