@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from multistable.cli import app
 from multistable.experiments.engines import make_engine
 from multistable.experiments.estimate import LEAST_SHARE, gpu_share, memory
 from multistable.experiments.experiment import Experiment, finished
@@ -165,6 +167,20 @@ def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
         make_engine("ray", "cuda", cluster[0].address),
     ):
         pass
+
+
+def test_without_ray_the_command_says_which_extra_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["reproduce", "copy", "--engine", "ray", "--dry-run"])
+    assert result.exit_code == 1
+    assert 'pip install "multistable[ray]"' in result.stderr
+
+
+def test_engines_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="--engine must be one of local, ray, got 'slurm'"):
+        make_engine("slurm")
+    with pytest.raises(ValueError, match="--ray-address is for --engine ray alone"):
+        make_engine("local", address="127.0.0.1:6379")
 
 
 def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path):

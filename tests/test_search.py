@@ -1,5 +1,7 @@
 """Searches for hyperparameters: what is tried, what wins, and that nothing is done twice."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -126,3 +128,10 @@ def test_the_command_shows_the_settings_and_the_final_runs(command, tmp_path, se
 
 def test_unknown_searches_are_refused(command):
     assert "--search must be one of grid, optuna, got 'luck'" in command("copy", "--T", "6", "--search", "luck").stderr
+
+
+def test_without_optuna_the_command_says_which_extra_to_install(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    result = command("copy", "--T", "6", "--search", "optuna")
+    assert result.exit_code == 1
+    assert 'pip install "multistable[optuna]"' in result.stderr

@@ -21,7 +21,7 @@ from multistable.scan.cpu import compiled_equations
 from multistable.tasks import TASKS
 from multistable.training import VERSIONS, Config, RunFolder
 
-PACKAGES = ("triton", "numba", "numpy", "tensorboard")
+PACKAGES = ("triton", "numba", "numpy", "tensorboard", "ray", "optuna")
 GIB = 2**30
 
 

@@ -32,12 +32,14 @@ class Rate:
     """Seconds of the parts of a training; a row is one state of one network at one time step.
 
     Attributes:
+        group: of a group of runs, whatever its size: its data, its files, and what is compiled for it.
         step: of a gradient step, whatever its size.
         time_step: of a time step of a layer, forward and backward, whatever its size.
         row: of a row forward and backward, for each H x H of its weights.
         settling: of a row in a measure, for each H x H.
     """
 
+    group: float
     step: float
     time_step: float
     row: float
@@ -45,9 +47,10 @@ class Rate:
 
 
 # Fitted to docs/results/engine.txt and docs/results/copy_50.json (one H200), and to cpu_scan.txt (two cores).
+# What a group takes is the processor time of all experiments at the scale smoke, over the number of their groups.
 RATES = {
-    "cuda": Rate(step=3e-4, time_step=4e-6, row=1.2e-12, settling=4e-13),
-    "cpu": Rate(step=2e-3, time_step=1e-4, row=4e-10, settling=1e-10),
+    "cuda": Rate(group=1.0, step=3e-4, time_step=4e-6, row=1.2e-12, settling=4e-13),
+    "cpu": Rate(group=1.0, step=2e-3, time_step=1e-4, row=4e-10, settling=1e-10),
 }
 
 
@@ -55,7 +58,7 @@ def seconds(configs: Sequence[Config], device: str) -> float:
     """How long a group of runs may take on a ``"cuda"`` or ``"cpu"`` device, within a factor of two or so."""
     rate, config = RATES[device], configs[0]
     unit = _episode(config, _squares(configs), rate) if isinstance(config, AgentConfig) else _epoch(configs, rate)
-    return config.duration * unit + _measures(configs, rate) + _warmup(configs, rate)
+    return rate.group + config.duration * unit + _measures(configs, rate) + _warmup(configs, rate)
 
 
 def _epoch(configs: Sequence[Any], rate: Rate) -> float:
