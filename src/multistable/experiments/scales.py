@@ -112,6 +112,7 @@ SMALL = Scale(
     },
     agents={
         "episodes": 500,
+        "vaa_every": 20,
         "capacity": 2048,
         "vaa_batches": 4,
         "stabilisation": 2000,
