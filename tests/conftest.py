@@ -2,10 +2,13 @@
 
 import os
 
+# The networks here are small, and two test processes share the machine: threads would only wait for each other. Said
+# before PyTorch is there, so that the processes that tests start compute with the same last digits.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import torch
 from hypothesis import settings
 
-# The networks here are small, and two test processes share the machine: threads would only wait for each other.
 torch.set_num_threads(1)
 
 # The same examples every time, and no limit on a slow machine's clock.

@@ -28,7 +28,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_attractor_before_and_nearly_one_for_each_state_after(name):
-    """Not every warmup gets there, and rounding decides which: a failed one may be tried with other draws, twice."""
+    """Not every warmup gets there, and rounding decides which: it may be tried with other draws, twice."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
         rnn = NETWORKS[name]()
@@ -39,11 +39,12 @@ def test_one_attractor_before_and_nearly_one_for_each_state_after(name):
         rnn.load_state_dict(start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ms.WarmupWarning)
-            history = ms.warmup(rnn, x, generator=torch.Generator().manual_seed(seed))
-        if history.outcome == "multistable":
+            history = ms.warmup(rnn, x, algorithm="paper", generator=torch.Generator().manual_seed(seed))
+        vaa = ms.measure(rnn, x, generator=generator()).vaa
+        if vaa > 0.9:
             break
+    assert vaa > 0.9
     assert history.outcome == "multistable"
-    assert ms.measure(rnn, x, generator=generator()).vaa > 0.9
 
 
 @pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
