@@ -18,6 +18,7 @@ from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
+from multistable.scan.fused import PRECISIONS
 from multistable.training import Callback
 
 STYLES = {"holds": "green", "does not hold": "red"}
@@ -32,11 +33,23 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
     return [experiment for name, experiment in known.items() if "all" in names or name in names]
 
 
-def chosen_scale(name: str) -> Scale:
-    """A scale by name."""
+def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) -> Scale:
+    """A scale by name, with products of a precision, and only the runs that ``where`` names."""
     if name not in SCALES:
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
-    return SCALES[name]
+    if precision not in PRECISIONS:
+        raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    return SCALES[name].computed_in(precision).only(dict(map(_condition, where)))
+
+
+def _condition(text: str) -> tuple[str, set[str]]:
+    """A setting and its values, from ``T=300,600``."""
+    setting, equals, values = text.partition("=")
+    if not (setting and equals and values):
+        raise ValueError(
+            f"--where must be SETTING=VALUE or SETTING=VALUE,VALUE, such as T=300 or cell=gru,lstm, got {text!r}"
+        )
+    return setting, set(values.split(","))
 
 
 def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:

@@ -30,12 +30,27 @@ Names = Annotated[
     typer.Argument(metavar="NAME...", help="Experiments, or all; 'multistable list experiments' tells of them."),
 ]
 ScaleName = Annotated[str, typer.Option("--scale", help="smoke, small or paper.")]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="Of matrix products in training on a GPU: ieee, tf32x3 or tf32. Other runs than those of another."
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SETTING=VALUE,...",
+        help="Only runs with these settings, for instance T=300 or cell=gru,lstm. May be given several times.",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Where each run has its folder.")]
 
 
 def reproduce(
     names: Names,
     scale: ScaleName = "small",
+    where: Where = None,
+    precision: Precision = "ieee",
     out: Out = Path("runs"),
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:1 and so on.", show_default="a GPU if there is one")
@@ -67,17 +82,19 @@ def reproduce(
         from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
 
-        wanted, size = experiments.chosen(names), experiments.chosen_scale(scale)
+        wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
         if ray_address is None:
             chosen_device(device)  # That of another machine is not known here.
-        where = make_engine(engine, device, ray_address)
+        machine = make_engine(engine, device, ray_address)
         todo = plan(wanted, size, out, together)
+        if not todo.runs:
+            raise ValueError(f"--where leaves no run of {', '.join(names)}, got {', '.join(where or ())}")
         if dry_run:
-            experiments.show_plan(todo, wanted, size, out, where.device)
+            experiments.show_plan(todo, wanted, size, out, machine.device)
             return
-        with where:
-            experiments.show_plan(todo, wanted, size, out, where.device)
-            problems = experiments.run(wanted, size, out, where, together, minutes)
+        with machine:
+            experiments.show_plan(todo, wanted, size, out, machine.device)
+            problems = experiments.run(wanted, size, out, machine, together, minutes)
         experiments.write_report(wanted, size, out)
         if problems:
             raise typer.Exit(1)
@@ -85,6 +102,7 @@ def reproduce(
 
 def claims(
     scale: ScaleName = "small",
+    precision: Precision = "ieee",
     out: Out = Path("runs"),
     results: Annotated[
         list[Path] | None,
@@ -103,16 +121,24 @@ def claims(
             found = [result for path in results for result in read_results(path)]
             where, judged = ", ".join(str(path) for path in results), findings(found)
         else:
-            size, known = experiments.chosen_scale(scale), experiments.chosen(["all"])
+            size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
             found, judged = everything(known, size, out), verdicts(known, size, out)
             where = f"scale {size.name} ({size.about})"
         seeds = len({result.config.seed for result in found})
         experiments.show_claims(list(judged.values()), f"{where}: {len(found)} runs, {seeds} seeds", details)
 
 
-def report(names: Names, scale: ScaleName = "small", out: Out = Path("runs"), debug: Debug = False) -> None:
+def report(
+    names: Names,
+    scale: ScaleName = "small",
+    where: Where = None,
+    precision: Precision = "ieee",
+    out: Out = Path("runs"),
+    debug: Debug = False,
+) -> None:
     """Write the report of what there is, without running anything."""
     with reporting(debug):
         from multistable.cli import experiments
 
-        experiments.write_report(experiments.chosen(names), experiments.chosen_scale(scale), out)
+        size = experiments.chosen_scale(scale, precision, where or ())
+        experiments.write_report(experiments.chosen(names), size, out)

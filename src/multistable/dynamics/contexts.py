@@ -43,19 +43,27 @@ def ieee_float32() -> Iterator[None]:
     Under TF32 or bfloat16 products the states of a monostable network never settle to within eps of each other, and
     its VAA comes out near 1 instead of 1/n.
     """
-    with engine(precision="ieee"), _ieee_products():
+    backends = torch.backends
+    with engine(precision="ieee"), _products("ieee", backends.cuda.matmul, backends.mkldnn.matmul):  # type: ignore[attr-defined]
         yield
 
 
 @contextmanager
-def _ieee_products() -> Iterator[None]:
-    """The same for PyTorch's own products."""
-    backends: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+def tf32() -> Iterator[None]:
+    """Products in TF32 on a GPU, those of recurrences and PyTorch's own: for training, never for a measure."""
+    with engine(precision="tf32"), _products("tf32", torch.backends.cuda.matmul):
+        yield
+
+
+@contextmanager
+def _products(wanted: str, *backends: Any) -> Iterator[None]:
+    """PyTorch's own products in a precision."""
     before = [(backend, backend.fp32_precision) for backend in backends]
     try:
         for backend, precision in before:
-            if precision not in ("ieee", "none"):
-                backend.fp32_precision = "ieee"
+            # Where nothing is said, products are in float32.
+            if precision != wanted and (wanted, precision) != ("ieee", "none"):
+                backend.fp32_precision = wanted
         yield
     finally:
         for backend, precision in before:

@@ -1,6 +1,6 @@
 """How large an experiment is run: as the paper did, or small enough for a laptop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ class Scale:
         units: the hidden size for each of the paper's; the others stay.
         tasks: the task in place of each of the paper's; the others stay.
         keeps: whether a run of the paper is run at all.
+        conditions: values of settings, those of the task among them, that a run must have, see :meth:`only`.
     """
 
     name: str
@@ -34,10 +35,11 @@ class Scale:
     units: Callable[[int], int] = lambda units: units
     tasks: Callable[[Any], Any] = lambda task: task
     keeps: Callable[[Config], bool] = lambda config: True
+    conditions: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def of(self, configs: Sequence[Config]) -> list[Config]:
         """Runs at this scale in place of the paper's, one for each seed."""
-        return [
+        scaled = [
             replace(
                 config,
                 **self.changes_of(config),
@@ -49,6 +51,27 @@ class Scale:
             if self.keeps(config)
             for seed in range(self.seeds_of(config))
         ]
+        return [config for config in scaled if self._wanted(config)]
+
+    def computed_in(self, precision: str) -> "Scale":
+        """The same with products of another precision than float32."""
+        if precision == "ieee":
+            return self
+        change = {"precision": precision}
+        about = f"{self.about}; trained in {precision}"
+        return replace(self, about=about, changes=self.changes | change, agents=self.agents | change)
+
+    def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
+        """The same without the runs whose settings, those of the task among them, are not among the values given.
+
+        Values are compared as they are written; a run that has no such setting is left out.
+        """
+        return replace(self, conditions={**self.conditions, **conditions})
+
+    def _wanted(self, config: Config) -> bool:
+        settings = config.to_dict()
+        settings |= settings["task"] | {"task": config.task_name}
+        return all(str(settings.get(name)) in values for name, values in self.conditions.items())
 
     def changes_of(self, config: Config) -> dict[str, Any]:
         """What is not the paper's in such a run."""

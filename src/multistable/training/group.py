@@ -19,6 +19,7 @@ from multistable.dynamics import (
     measure,
     warmup,
 )
+from multistable.dynamics.contexts import ieee_float32
 from multistable.networks import Ensemble
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
@@ -258,7 +259,7 @@ class Group:
 
         try:
             # What did not become multistable is told by the course of its warmup.
-            with self._precision(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
+            with ieee_float32(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 history = warmup(
                     ensemble,
                     self.sequences.of_members(members),

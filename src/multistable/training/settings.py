@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from multistable.arguments import positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target
-from multistable.dynamics.contexts import ieee_float32
+from multistable.dynamics.contexts import ieee_float32, tf32
 from multistable.scan import engine
 from multistable.scan.fused import PRECISIONS
 from multistable.tasks import settings_of
@@ -58,7 +58,7 @@ class Config(ABC):
         warmup_learning_rate: alpha.
         max_stabilisation: M*.
         increment: c.
-        precision: of the products in the recurrence, at least, see ``ms.engine``.
+        precision: of the products of training on a GPU, see ``ms.engine``; with ``"tf32"`` of PyTorch's own, too.
         dtype: of weights and data.
     """
 
@@ -144,8 +144,12 @@ class Config(ABC):
         return self.versions()[self.version]
 
     def computing(self) -> AbstractContextManager[Any]:
-        """The context in which products have the ``precision`` asked for."""
-        return ieee_float32() if self.precision == "ieee" else engine(precision=self.precision)
+        """The context of training, in which products have the ``precision`` asked for.
+
+        A warmup is not computed in it, no more than a measure is: rounding states to TF32 keeps them apart.
+        """
+        known = {"ieee": ieee_float32, "tf32": tf32}
+        return known[self.precision]() if self.precision in known else engine(precision=self.precision)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_dict` is the inverse."""

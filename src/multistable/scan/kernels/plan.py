@@ -26,7 +26,7 @@ DOT_ROWS = 16
 STATES_SHARED = 32 * 1024
 """Bytes of shared memory for states on the way to the matrix units, beside the weights that lie there."""
 
-ROWS_FOR_DOT = 8
+ROWS_FOR_DOT = 4
 """Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""
 
 
