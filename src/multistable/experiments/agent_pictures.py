@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,29 +51,42 @@ class Courses:
         name: of its files.
         caption: what one sees.
         quantity: of the metrics.
+        window: of the running mean that is drawn of each agent, in recorded values: greedy policies of an agent that
+            learns are good and bad in turn.
     """
 
     name: str
     caption: str
     quantity: str = "return"
+    window: int = 1
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """A panel for each maze."""
-        from multistable.experiments.figures import curve, figure, name_axes
+        """A row of panels for each maze, a column for each cell."""
+        from multistable.experiments.figures import figure, name_axes
 
-        panels = panels_of(results)
-        drawn, axes = figure(5.0 * max(len(panels), 1), 4.2, max(len(panels), 1), squeeze=False)
-        for place, (task, group) in zip(axes[0], panels.items(), strict=False):
-            for kind, runs in grouped(group, kind_of).items():
-                curves = [dict(zip(*run.curve(self.quantity), strict=True)) for run in runs]
-                episodes = sorted({episode for values in curves for episode in values})
-                table = [[values.get(episode, np.nan) for episode in episodes] for values in curves]
-                if episodes:
-                    curve(place, episodes, table, kind_style(kind), markers=False)
-            name_axes(place, "episode", quantity_name(self.quantity, task), setting(task))
-            limit(place, self.quantity)
-        legend_below(drawn, axes[0])
+        panels, cells = panels_of(results), list(grouped(results, lambda config: config.cell))
+        size = (max(len(cells), 1), max(len(panels), 1))
+        drawn, axes = figure(2.6 * size[0] + 0.6, 2.4 * size[1] + 0.7, *size, squeeze=False, sharex=True, sharey="row")
+        for line, (task, group) in zip(axes, panels.items(), strict=False):
+            for place, cell in zip(line, cells, strict=True):
+                self._panel(place, [run for run in group if run.config.cell == cell])
+                name_axes(place, "episode", quantity_name(self.quantity, task), f"{setting(task)}, {cell.upper()}")
+                limit(place, self.quantity)
+                place.label_outer()
+        legend_below(drawn, axes.flatten())
         return drawn
+
+    def _panel(self, place: Any, runs: Sequence[Result]) -> None:
+        from multistable.experiments.figures import curve
+
+        for kind, alike in grouped(runs, kind_of).items():
+            curves = [dict(zip(*run.curve(self.quantity), strict=True)) for run in alike]
+            episodes = sorted({episode for values in curves for episode in values})
+            table = [
+                running_mean([values.get(episode, np.nan) for episode in episodes], self.window) for values in curves
+            ]
+            if episodes:
+                curve(place, episodes, table, kind_style(kind), markers=False)
 
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each cell and version: the mean over all evaluations, and at the end."""
@@ -87,6 +100,11 @@ class Courses:
                 entries.append(_ends(known) if known else "")
             rows.append([kind_style(kind).label, *entries])
         return ["agents", *(setting(task) for task in panels)], rows
+
+
+def running_mean(values: Sequence[float], window: int) -> list[float]:
+    """The mean of each value and those before it, ``window`` in all where there are so many."""
+    return [statistics.fmean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))]
 
 
 def _ends(curves: Sequence[Sequence[float]]) -> str:

@@ -12,6 +12,8 @@ MAZES = tuple(Maze(L) for L in (20, 100, 200))
 KINDS = (*product(WARMED, ("classic", "warmup")), ("brc", "classic"), ("nbrc", "classic"))
 """Cells and versions of fig:tmaze_warmup."""
 
+WINDOW = 10
+
 EXPERIMENTS = (
     Experiment(
         name="tmaze-gru",
@@ -42,7 +44,12 @@ EXPERIMENTS = (
         title="T-Maze with and without warmup: return, and episodes until the policy is optimal",
         runs=tuple(AgentConfig(maze, cell, version=version) for maze in MAZES for cell, version in KINDS),
         pictures=(
-            Courses(name="return", caption="Mean non-discounted return of the greedy policy, of both layouts."),
+            Courses(
+                name="return",
+                caption="Mean non-discounted return of the greedy policy, of both layouts; of each agent the running "
+                f"mean over {WINDOW} evaluations.",
+                window=WINDOW,
+            ),
             Courses(name="vaa", caption="VAA for the histories of the replay buffer.", quantity="vaa"),
             FirstOptimal(
                 name="first_optimal",
