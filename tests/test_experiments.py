@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from multistable.cli import app
+from multistable.experiments.agent_pictures import running_mean
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.estimate import seconds
@@ -261,3 +262,52 @@ def test_the_report_says_what_scale_it_is_of(tiny, tmp_path):
     page = write_report([tiny], SCALES["smoke"], tmp_path, "multistable reproduce tiny").read_text()
     assert "smaller than the paper's" in page
     assert "0 of 2 runs" in page
+
+
+# Some of the runs
+
+
+def test_conditions_choose_runs_by_their_settings_and_those_of_the_task():
+    chosen = ALL["tmaze-warmup"].at(PAPER.only({"L": {"20", "100"}, "cell": {"gru"}}))
+    assert {(config.task, config.cell) for config in chosen} == {(Maze(20), "gru"), (Maze(100), "gru")}
+    assert {config.version for config in chosen} == {"classic", "warmup"}
+    assert ALL["copy"].at(PAPER.only({"L": {"20"}})) == []
+    assert {config.task for config in ALL["copy"].at(PAPER.only({"task": {"copy"}, "T": {"300"}}))} == {
+        CopyFirstInput(300)
+    }
+
+
+def test_a_precision_makes_other_runs_of_the_same_settings():
+    exact, fast = (ALL["copy"].at(scale) for scale in (PAPER, PAPER.computed_in("tf32")))
+    assert [replace(config, precision="ieee") for config in fast] == exact
+    assert not {config.name for config in fast} & {config.name for config in exact}
+    assert {config.precision for config in ALL["tmaze-gru"].at(PAPER.computed_in("tf32"))} == {"tf32"}
+    assert PAPER.computed_in("ieee") == PAPER
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--where", "T=7"), "--where leaves no run of tiny, got T=7"),
+        (("--where", "version"), "--where must be SETTING=VALUE"),
+        (("--precision", "double"), "--precision must be one of ieee, tf32x3, tf32, got 'double'"),
+    ],
+)
+def test_conditions_that_cannot_be_are_told(tiny, command, tmp_path, arguments, message):
+    done = command("reproduce", "tiny", "--scale", "smoke", "--out", tmp_path, *arguments)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not any(tmp_path.iterdir())
+
+
+def test_only_the_runs_that_are_asked_for_are_run(tiny, command, tmp_path):
+    done = command("reproduce", "tiny", "--scale", "smoke", "--where", "version=warmup", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert [config.version for config in tiny.at(SCALES["smoke"]) if RunFolder.of(config, tmp_path).finished] == [
+        "warmup"
+    ]
+
+
+def test_a_running_mean_has_the_values_before_each():
+    assert running_mean([1.0, 3.0, 5.0, 100.0], 2) == [1.0, 2.0, 4.0, 52.5]
+    assert running_mean([1.0, 3.0], 1) == [1.0, 3.0]

@@ -1,0 +1,56 @@
+"""In which precision a run is computed: training as it asks for, warmup in float32."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from multistable.dynamics.contexts import tf32
+from multistable.rl import AgentConfig, Maze
+from multistable.tasks import CopyFirstInput
+from multistable.training import Callback, RunConfig, train
+
+
+class Watching(Callback):
+    """Notes PyTorch's own setting at each step of the warmup and of training."""
+
+    def __init__(self):
+        self.warmup, self.training = set(), set()
+
+    def on_warmup_step(self, configs, step):
+        self.warmup.add(torch.backends.cuda.matmul.fp32_precision)
+
+    def on_step(self, configs, epoch, step):
+        self.training.add(torch.backends.cuda.matmul.fp32_precision)
+
+
+SMALL = {
+    "hidden_size": 4,
+    "vaa_every": 0,
+    "batch_size": 8,
+    "warmup_steps": 2,
+    "warmup_batch_size": 8,
+    "max_stabilisation": 3,
+    "version": "warmup",
+}
+RUN = RunConfig(CopyFirstInput(3), "gru", epochs=1, training_sequences=20, testing_sequences=5, **SMALL)
+AGENT = AgentConfig(Maze(1), "gru", num_layers=1, episodes=2, evaluate_every=1, capacity=40, **SMALL)
+
+
+@pytest.mark.parametrize("config", [RUN, AGENT], ids=["run", "agent"])
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+def test_training_is_in_the_precision_asked_for_and_warmup_in_float32(config, precision, tmp_path):
+    before, watching = torch.backends.cuda.matmul.fp32_precision, Watching()
+    train(replace(config, precision=precision), tmp_path, device="cpu", callbacks=[watching])
+    assert watching.warmup <= {"ieee", "none"}
+    assert watching.training <= ({"tf32"} if precision == "tf32" else {"ieee", "none"})
+    assert watching.warmup
+    assert watching.training
+    assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+def test_tf32_ends_with_its_context():
+    before = torch.backends.cuda.matmul.fp32_precision
+    with tf32():
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    assert torch.backends.cuda.matmul.fp32_precision == before
