@@ -11,6 +11,8 @@ from hypothesis import settings
 
 torch.set_num_threads(1)
 
+pytest_plugins = ["mnist_files"]
+
 # The same examples every time, and no limit on a slow machine's clock.
 settings.register_profile("multistable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("multistable")

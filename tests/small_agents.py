@@ -1,6 +1,9 @@
-"""An agent whose training takes a moment."""
+"""Agents whose training takes a moment."""
 
-from multistable.rl import AgentConfig, Maze
+import torch
+
+import multistable as ms
+from multistable.rl import DRQN, AgentConfig, Maze, Settings, TMaze, input_size
 
 # In float64: the compiled loop of float32 takes seconds to load.
 SMALL = {
@@ -27,3 +30,19 @@ SMALL = {
 
 def small_agent(**changes):
     return AgentConfig(**SMALL | changes)
+
+
+SETTINGS = Settings(capacity=60, target_period=2, gradient_steps=3, batch_size=5)
+
+
+def make_agents(seeds, *, length=3, cell="gru", hidden=6, layers=1, settings=SETTINGS, warm=False, dtype=torch.float64):
+    maze = TMaze(length, dtype=dtype)
+    size = input_size(maze, reward_input=settings.reward_input)
+    networks = [
+        ms.RNN(cell, size, hidden, layers, generator=torch.Generator().manual_seed(seed), dtype=dtype) for seed in seeds
+    ]
+    return DRQN(maze, networks, seeds=seeds, warm=warm, settings=settings)
+
+
+def run(agents, episodes):
+    return list(agents.train(episodes))
