@@ -9,7 +9,12 @@ from torch import nn
 import multistable as ms
 from networks import Leaky
 
-CALLS = {"reachable_states": ms.reachable_states, "measure": ms.measure, "warmup": ms.warmup}
+CALLS = {
+    "reachable_states": ms.reachable_states,
+    "measure": ms.measure,
+    "attractors": ms.attractors,
+    "warmup": ms.warmup,
+}
 
 
 @pytest.fixture(params=CALLS)
@@ -40,7 +45,7 @@ def test_an_empty_data_set(call, rnn, empty):
         call(rnn, empty)
 
 
-@pytest.mark.parametrize("function", [ms.measure, ms.warmup])
+@pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.warmup])
 def test_a_batch_larger_than_the_data_set(function, rnn):
     with pytest.raises(ValueError, match="batch_size must not exceed the number of sequences, 10, got 11"):
         function(rnn, torch.zeros(5, 10, 2), batch_size=11)
@@ -88,7 +93,7 @@ def test_what_is_no_sequences(call, rnn, thing):
         call(rnn, thing)
 
 
-@pytest.mark.parametrize("function", [ms.measure, ms.warmup])
+@pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.warmup])
 @pytest.mark.parametrize("eps", [0, -1.0, math.nan, math.inf])
 def test_eps_that_is_not_positive(function, rnn, eps):
     with pytest.raises(ValueError, match="eps must be a positive number, got"):
@@ -126,6 +131,12 @@ def test_a_learning_rate_that_is_not_positive(rnn, lr):
 def test_sizes_of_a_measure_that_are_not_positive_integers(rnn, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
         ms.measure(rnn, torch.zeros(5, 250, 2), **{name: value})
+
+
+@pytest.mark.parametrize("name", ["batches", "batch_size", "stabilisation", "longest"])
+def test_sizes_of_what_tells_attractors_that_are_not_positive_integers(rnn, name):
+    with pytest.raises(ValueError, match=f"{name} must be a positive integer, got 0"):
+        ms.attractors(rnn, torch.zeros(5, 250, 2), **{name: 0})
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.5, None, True])

@@ -16,6 +16,7 @@ from networks import FEATURES, KINDS, in_layout, make
 CALLS = {
     "reachable_states": ms.reachable_states,
     "measure": lambda rnn, x: ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=100),
+    "attractors": lambda rnn, x: ms.attractors(rnn, x, batches=2, batch_size=8, stabilisation=100, longest=50),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
 

@@ -2,12 +2,14 @@
 
 from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM, Hidden, HiddenAndMemory
 from multistable.dynamics import (
+    Attractors,
     DivergedError,
     Measure,
     WarmupDivergedError,
     WarmupHistory,
     WarmupStep,
     WarmupWarning,
+    attractors,
     backends,
     measure,
     reachable_states,
@@ -28,6 +30,7 @@ __all__ = [
     "MGU",
     "NBRC",
     "RNN",
+    "Attractors",
     "Cell",
     "ChronoLSTM",
     "DivergedError",
@@ -40,6 +43,7 @@ __all__ = [
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "attractors",
     "backends",
     "engine",
     "from_torch",

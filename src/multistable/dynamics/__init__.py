@@ -1,5 +1,6 @@
-"""A network as a dynamical system: reachable states, VAA and VAA*, warmup."""
+"""A network as a dynamical system: reachable states, VAA and VAA*, fixed points and cycles, warmup."""
 
+from multistable.dynamics.attractors import Attractors, attractors
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, Measure, measure
 from multistable.dynamics.states import reachable_states
@@ -8,12 +9,14 @@ from multistable.dynamics.vaa import vaa, vaa_star
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupWarning, warmup
 
 __all__ = [
+    "Attractors",
     "DivergedError",
     "Measure",
     "WarmupDivergedError",
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "attractors",
     "backends",
     "measure",
     "reachable_states",

@@ -1,6 +1,8 @@
 """The share of reachable attractors of a network (Algorithm 1)."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +14,7 @@ from multistable.dynamics.checks import check_positive_number
 from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.stabilisation import stabilise
+from multistable.dynamics.stabilisation import Stabilised, stabilise
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import System, map_states, studying
 from multistable.dynamics.vaa import vaa
@@ -73,29 +75,45 @@ def measure(
     for name, value in sizes.items():
         positive_integer(name, value)
     check_positive_number("eps", eps)
-    network = _in_single_precision(rnn)
-    with torch.no_grad(), ieee_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
+    with measuring(rnn, sequences, batch_size) as (system, data):
         return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)
+
+
+@contextmanager
+def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
+    """:func:`studying` without gradients and in IEEE float32 or better."""
+    network = _in_single_precision(rnn)
+    with torch.no_grad(), ieee_float32(), studying(network, sequences, batch_size=batch_size) as studied:
+        yield studied
 
 
 def estimate(
     system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
 ) -> Measure:
-    """:func:`measure` without the checks; all batches are stabilised in one pass."""
+    """:func:`measure` without the checks."""
+    settled, _ = settle(system, data, draws, batches, batch_size, stabilisation)
+    values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
+    return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
+
+
+def settle(
+    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
+) -> tuple[Stabilised, Tensor]:
+    """The states that are compared, all batches stabilised in one pass, and the constant input of each state."""
     states, inputs = [], []
     for _ in range(batches):
         states.append(random_hidden_states(system, data, draws.batch(len(data), batch_size), draws))
         inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
-    settled = stabilise(system, together, torch.cat(inputs, dim=-2), stabilisation)
+    u = torch.cat(inputs, dim=-2)
+    settled = stabilise(system, together, u, stabilisation)
     lost = int((~settled.states.isfinite().all(dim=-1)).sum())
     if lost:
         raise DivergedError(
             f"{lost} of {settled.states[..., 0].numel()} states are not finite after {settled.steps} steps: the "
             "network diverges under a constant input, or its parameters are not finite"
         )
-    values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
-    return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
+    return settled, u
 
 
 def _in_single_precision(rnn: nn.Module) -> nn.Module:

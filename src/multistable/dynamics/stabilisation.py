@@ -17,14 +17,19 @@ class Stabilised:
     """States after the stabilisation period.
 
     Attributes:
-        states: ``(..., n, d)``, the whole state of all layers.
+        layers: the state of each layer.
         steps: how many steps were computed; fewer than asked for where all states were seen to repeat themselves.
         periodic: ``(..., n)``, whether a state was seen to repeat itself to the last bit: it will do so for ever.
     """
 
-    states: Tensor
+    layers: States
     steps: int
     periodic: Tensor
+
+    @property
+    def states(self) -> Tensor:
+        """``(..., n, d)``, the whole state of all layers."""
+        return flat(self.layers)
 
 
 @torch.no_grad()
@@ -59,8 +64,8 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
             ahead = torch.remainder(steps - done - 1, periods) + 1
             last = int(ahead.max())
             states = system.states_at(u.expand(last, *u.shape), ahead.cpu(), states)
-            return Stabilised(flat(states), done + last, periods > 0)
+            return Stabilised(states, done + last, periods > 0)
         if done >= 2 * since:
             # Snapshots at doubling distances (Brent): a cycle of any length is found once it fits between two.
             snapshot, since = present, done
-    return Stabilised(flat(states), done, periods > 0)
+    return Stabilised(states, done, periods > 0)
