@@ -13,7 +13,7 @@ import multistable as ms
 from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, PermutedSequentialMNIST, Task
 from multistable.training import Callback, Model, RunFolder, load, train
 from multistable.training.adam import Adam
-from multistable.training.data import division, sets
+from multistable.training.data import TrainingSequences, division, sets
 from multistable.training.seeds import generator
 from multistable.training.trainer import groups
 from small_runs import small
@@ -146,7 +146,8 @@ def test_runs_that_share_an_architecture_go_together():
 
 def test_warmups_of_different_settings_do_not_go_together():
     configs = [small(version="warmup", warmup_steps=steps) for steps in (3, 5)]
-    assert [len(group) for group in groups(configs, 32)] == [1, 1]
+    configs.append(small(version="warmup", warmup_sequences="random"))
+    assert [len(group) for group in groups(configs, 32)] == [1, 1, 1]
 
 
 # A run is the same alone and together
@@ -263,17 +264,19 @@ def test_runs_can_divide_one_learning_set_in_different_ways():
     assert not torch.equal(parts.training[0], parts.training[1])
 
 
-def test_vaa_is_measured_on_the_training_sequences(tmp_path):
-    config = small(version="warmup", epochs=1, dtype="float64")
+@pytest.mark.parametrize("warmed_on", ["data", "random"])
+def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(warmed_on, tmp_path):
+    config = small(version="warmup", epochs=1, dtype="float64", warmup_sequences=warmed_on)
     (folder,) = train(config, tmp_path)
     rows = division([config], 50, CPU).training
     inputs = sets([config], "train", CPU).take(rows).inputs[:, 0]
+    noise = torch.randn(inputs.shape, generator=generator(0, "random"), dtype=torch.float64)
     course = folder.warmup()
     model = Model.of(config)
     with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
         history = ms.warmup(
             model.rnn,
-            inputs,
+            inputs if warmed_on == "data" else noise,
             steps=3,
             batch_size=8,
             max_stabilisation=10,
@@ -281,10 +284,34 @@ def test_vaa_is_measured_on_the_training_sequences(tmp_path):
             generator=generator(0, "warmup"),
         )
     np.testing.assert_allclose(course["vaa_star"], history.vaa_star.numpy(), rtol=1e-9)
-    value = ms.measure(
-        model.rnn, inputs, batches=2, batch_size=4, stabilisation=50, generator=generator(0, "vaa", 0)
-    ).vaa
-    assert folder.metrics()[0]["vaa"] == pytest.approx(value)
+    sizes = {"batches": 2, "batch_size": 4, "stabilisation": 50}
+    measured = folder.metrics()[0]
+    value = ms.measure(model.rnn, inputs, generator=generator(0, "vaa", 0), **sizes).vaa
+    assert measured["vaa"] == pytest.approx(value)
+    settled = ms.attractors(model.rnn, inputs, generator=generator(0, "vaa", 0), **sizes)
+    assert (measured["fixed_points"], measured["cycles"]) == (settled.fixed_points, settled.cycles)
+
+
+def test_random_sequences_are_those_of_the_seed_alone(tmp_path):
+    configs = [
+        small(version="warmup", warmup_sequences="random", seed=seed, target=k) for seed in (0, 1) for k in (0.9, 0.5)
+    ]
+    drawn, _ = TrainingSequences.random(configs, 40, CPU).select(torch.arange(40).expand(4, -1))
+    assert drawn.shape == (6, 4, 40, 1)
+    assert torch.equal(drawn[:, 0], drawn[:, 1])
+    assert not torch.equal(drawn[:, 0], drawn[:, 2])
+    alone, _ = TrainingSequences.random(configs[2:3], 40, CPU).select(torch.arange(40).expand(1, -1))
+    assert torch.equal(alone[:, 0], drawn[:, 2])
+
+
+def test_where_states_settle_is_told_at_the_beginning_and_at_the_end(tmp_path):
+    (folder,) = train(small(epochs=3), tmp_path)
+    rows, results = folder.metrics(), folder.summary()["results"]
+    assert [row["epoch"] for row in rows if "fixed_points" in row] == [0, 3]
+    for name in ("fixed_points", "cycles"):
+        assert [results[f"initial_{name}"], results[f"final_{name}"]] == [rows[0][name], rows[-1][name]]
+    (unmeasured,) = train(small(epochs=3, vaa_every=0), tmp_path)
+    assert unmeasured.summary()["results"]["final_fixed_points"] is None
 
 
 def test_versions_are_what_they_say(tmp_path):

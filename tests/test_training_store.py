@@ -84,6 +84,7 @@ def test_every_setting_changes_the_name():
         "testing_sequences": None,
         "data_seed": 5,
         "selection": 0.1,
+        "warmup_sequences": "random",
     }
     for field in base.to_dict():
         if field not in others and field not in of_auxiliary:
@@ -97,6 +98,7 @@ def test_every_setting_changes_the_name():
 def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
     assert small(target=0.5).name == small().name
     assert small(target=0.5, version="warmup").name != small(version="warmup").name
+    assert small(warmup_sequences="random").name == small().name
 
 
 def test_where_the_files_of_a_task_lie_does_not_name_a_run(tmp_path):
@@ -123,6 +125,7 @@ def test_names_stay_what_they_are():
         ({"validation": 1.0}, "validation must be a share between 0 and 1, got 1.0"),
         ({"selection": 0.9}, r"selection must be a share from 0 to less than what validation leaves, 1 - 0.2, got 0.9"),
         ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
+        ({"warmup_sequences": "none"}, "warmup_sequences must be one of data, random, got 'none'"),
         ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
     ],

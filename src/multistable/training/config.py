@@ -18,6 +18,7 @@ from multistable.training.settings import Config, Version
 
 AUXILIARY_LOSSES = ("reconstruction", "prediction")
 ANCHORS = ("cut", "random")
+WARMUP_SEQUENCES = ("data", "random")
 
 
 VERSIONS = {
@@ -54,6 +55,8 @@ class RunConfig(Config):
         anchors: where stretches end: ``"cut"`` for one after another from the beginning, ``"random"`` for times drawn
             anew for each sequence and epoch.
         teacher_forcing: the decoder is given the true value of the step before.
+        warmup_sequences: what a network is warmed up on: ``"data"``, the sequences that it trains on, or ``"random"``,
+            as many sequences as long, of numbers from N(0, 1).
 
     The others are those of :class:`Config`.
     """
@@ -74,6 +77,7 @@ class RunConfig(Config):
     stretches: int = 1
     anchors: str = "cut"
     teacher_forcing: bool = True
+    warmup_sequences: str = "data"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,7 +167,8 @@ class RunConfig(Config):
 
     def without_meaning(self) -> tuple[str, ...]:
         """Settings that have no influence on this run."""
-        return (*super().without_meaning(), *(() if self.kind.auxiliary else _OF_AUXILIARY))
+        of_warmup = () if self.kind.warmed else ("warmup_sequences",)
+        return (*super().without_meaning(), *of_warmup, *(() if self.kind.auxiliary else _OF_AUXILIARY))
 
     @property
     def duration(self) -> int:
@@ -208,7 +213,7 @@ def check_stretches(stretch: int, stretches: int, length: int, *, ahead: bool) -
 _STRETCHES_OF_COPY = {50: 30, 300: 200, 600: 400}
 _STRETCHES_OF_LINES = {72: 50, 472: 350}
 
-_CHOICES = {"auxiliary_loss": AUXILIARY_LOSSES, "anchors": ANCHORS}
+_CHOICES = {"auxiliary_loss": AUXILIARY_LOSSES, "anchors": ANCHORS, "warmup_sequences": WARMUP_SEQUENCES}
 _OF_AUXILIARY = (
     *("pretraining_epochs", "auxiliary_weight", "auxiliary_loss", "stretch_length", "stretches", "anchors"),
     "teacher_forcing",

@@ -107,6 +107,17 @@ class TrainingSequences(SequenceSet):
         lengths = torch.full((rows.shape[1],), len(learning.inputs), device="cpu")
         return cls(learning.inputs, lengths, learning.of_run, rows)
 
+    @classmethod
+    def random(cls, configs: Sequence[RunConfig], size: int, device: torch.device) -> "TrainingSequences":
+        """In place of those that runs train on: as many, as long, and of numbers that tell nothing, u ~ N(0, 1)."""
+        shared, seeds = configs[0], list(dict.fromkeys(config.seed for config in configs))
+        shape = (shared.task.length, size, shared.input_size)
+        drawn = [torch.randn(shape, generator=generator(seed, "random"), dtype=torch.float64) for seed in seeds]
+        inputs = _stack([numbers.to(device, getattr(torch, shared.dtype)) for numbers in drawn], dim=1)
+        of_run = torch.tensor([[seeds.index(config.seed)] for config in configs], device=device)
+        rows = torch.arange(size, device=device).expand(len(configs), -1)
+        return cls(inputs, torch.full((size,), len(inputs), device="cpu"), of_run, rows)
+
     def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """The sequences at ``indices (R, k)``: inputs ``(time, R, k, features)`` and lengths ``(R, k)``."""
         rows = self.rows.gather(1, indices.to(self.rows.device))

@@ -16,11 +16,12 @@ from multistable.dynamics import (
     WarmupHistory,
     WarmupStep,
     WarmupWarning,
+    attractors,
     measure,
     warmup,
 )
 from multistable.dynamics.contexts import ieee_float32
-from multistable.networks import Ensemble
+from multistable.networks import RNN, Ensemble
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
 from multistable.training.auxiliary import Auxiliary, decoder_of
@@ -32,6 +33,9 @@ from multistable.training.store import Checkpoint
 
 # States of this many units are computed at once in an evaluation, about 1 GB of them.
 EVALUATED_AT_ONCE = 2**28
+
+Of = Callable[[list[int], Ensemble], list[Any]]
+"""Something of each of some runs, by their numbers, from the ensemble of their networks."""
 
 Scores = tuple[list[float], list[float] | None]
 """Loss and, where the task has one, accuracy of each run."""
@@ -157,12 +161,20 @@ class Group:
 
     def vaa(self, epoch: int) -> list[float | None]:
         """VAA of each run for its training sequences; ``None`` where the states do not stay finite."""
-        members = list(range(len(self.configs)))
-        try:
-            return self._vaa(members, self.ensemble, epoch)
-        except DivergedError:
-            alone = self.ensemble.unstack()
-            return [self._vaa_alone(member, Ensemble([alone[member]]), epoch) for member in members]
+        return self._where_finite(
+            lambda members, ensemble: (
+                measure(ensemble, self.sequences.of_members(members), **self._measured(members, epoch)).vaa
+            )
+        )
+
+    def settled(self, epoch: int) -> list[tuple[float, float] | None]:
+        """The shares of the states of :meth:`vaa` at fixed points and on cycles; ``None`` where there is no VAA."""
+
+        def shares(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
+            found = attractors(ensemble, self.sequences.of_members(members), **self._measured(members, epoch))
+            return list(zip(found.fixed_points, found.cycles, strict=True))
+
+        return self._where_finite(shares)
 
     def test(self) -> tuple[Scores, Scores | None]:
         """Scores of the best weights on the test sets, and on the selection sets where there are any."""
@@ -250,6 +262,9 @@ class Group:
         configs = [self.configs[index] for index in members]
         ensemble = Ensemble([models[index].rnn for index in members])
         shared = configs[0]
+        sequences = self.sequences.of_members(members)
+        if shared.warmup_sequences == "random":
+            sequences = TrainingSequences.random(configs, len(sequences), self.device)
         began = stepped = time.perf_counter()
 
         def watched(step: WarmupStep) -> None:
@@ -262,7 +277,7 @@ class Group:
             with ieee_float32(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 history = warmup(
                     ensemble,
-                    self.sequences.of_members(members),
+                    sequences,
                     steps=shared.warmup_steps,
                     batch_size=shared.warmup_batch_size,
                     lr=shared.warmup_learning_rate,
@@ -285,26 +300,35 @@ class Group:
         cost = {"seconds": round(ended - began, 3), "step_seconds": round(stepped - began, 3), "together": len(members)}
         return [_course(history, member) | cost for member in range(len(members))]
 
-    def _vaa(self, members: list[int], ensemble: Ensemble, epoch: int) -> list[float | None]:
+    def _measured(self, members: list[int], epoch: int) -> dict[str, Any]:
+        """How some of the runs are measured: every measure of an epoch sees the same states."""
         shared = self.configs[0]
-        return measure(
-            ensemble,
-            self.sequences.of_members(members),
-            batches=shared.vaa_batches,
-            batch_size=shared.vaa_batch_size,
-            stabilisation=shared.stabilisation,
-            eps=shared.eps,
-            generator=[generator(self.configs[index].seed, "vaa", epoch) for index in members],
-        ).vaa
+        return {
+            "batches": shared.vaa_batches,
+            "batch_size": shared.vaa_batch_size,
+            "stabilisation": shared.stabilisation,
+            "eps": shared.eps,
+            "generator": [generator(self.configs[index].seed, "vaa", epoch) for index in members],
+        }
 
-    def _vaa_alone(self, member: int, ensemble: Ensemble, epoch: int) -> float | None:
+    def _where_finite(self, of: Of) -> list[Any]:
+        """Something of each run, asked for all at once; ``None`` for those whose states do not stay finite."""
+        members = list(range(len(self.configs)))
         try:
-            return self._vaa([member], ensemble, epoch)[0]
+            return of(members, self.ensemble)
         except DivergedError:
-            return None
+            alone = self.ensemble.unstack()
+            return [_where_alone_finite(of, member, alone[member]) for member in members]
 
     def _precision(self) -> AbstractContextManager[Any]:
         return self.configs[0].computing()
+
+
+def _where_alone_finite(of: Of, member: int, rnn: RNN) -> Any:
+    try:
+        return of([member], Ensemble([rnn]))[0]
+    except DivergedError:
+        return None
 
 
 def _course(history: WarmupHistory, member: int) -> dict[str, Any]:

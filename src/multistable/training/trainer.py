@@ -172,6 +172,9 @@ def _record(
         columns["validation_loss"] = losses
         group.keep_best(losses, epoch)
     columns["vaa"] = group.vaa(epoch) if shared.vaa_every and (epoch % shared.vaa_every == 0 or ends) else None
+    if columns["vaa"] is not None and epoch in (0, shared.duration):
+        settled = [(None, None) if shares is None else shares for shares in group.settled(epoch)]
+        columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
     # The cost of pretraining is that of its steps: measures at each epoch are for those who watch it.
     phase = {"phase": group.phase(epoch), "step_seconds": round(stepping, 3)} if shared.kind.auxiliary else {}
     seconds = time.perf_counter() - began
@@ -196,14 +199,14 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
     summaries = []
     for run, folder in enumerate(folders):
         metrics, course = folder.metrics(), folder.warmup()
-        vaas = [row["vaa"] for row in metrics if "vaa" in row]
         results: dict[str, Any] = {
             "best_epoch": group.best[run]["epoch"],
             "validation_loss": finite(group.best[run]["loss"]),
             **_scores("test", tested, run),
             **({} if selected is None else _scores("selection", selected, run)),
-            "initial_vaa": vaas[0] if vaas else None,
-            "final_vaa": vaas[-1] if vaas else None,
+            **_ends("vaa", metrics),
+            **_ends("fixed_points", metrics),
+            **_ends("cycles", metrics),
             "warmup": None if course is None else course["outcome"],
         }
         record = record_of(metrics, len(folders), group.device, seconds)
@@ -216,6 +219,12 @@ def _finish(group: Group, folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
     for folder, summary in zip(folders, summaries, strict=True):
         folder.finish(summary)
     return summaries
+
+
+def _ends(name: str, metrics: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """What was measured first and last."""
+    values = [row[name] for row in metrics if name in row] or [None]
+    return {f"initial_{name}": values[0], f"final_{name}": values[-1]}
 
 
 def record_of(
