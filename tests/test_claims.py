@@ -189,6 +189,25 @@ def in_mazes(losses=(1.0, 2.0, 3.0), warmed=40, classic=None, **changes):
     return made
 
 
+def warmed_on(data, random, classic=0.9):
+    """Three tasks with networks warmed up on the data, and on random sequences."""
+    tasks = [*COPY[:2], DENOISING[0]]
+    noise = versions(tasks, {"warmup": random}, settings={"warmup_sequences": "random"})
+    return versions(tasks, {"classic": classic, "warmup": data}) + noise
+
+
+def settled(initial, final):
+    """Shares of states at fixed points; the others are on cycles."""
+    kinds = [
+        *product((*MONOSTABLE, "chrono"), ("classic", "warmup", "double")),
+        ("brc", "classic"),
+        ("nbrc", "classic"),
+    ]
+    shares = {"initial_fixed_points": initial, "initial_cycles": 1 - initial}
+    shares |= {"final_fixed_points": final, "final_cycles": 1 - final}
+    return [run for task in (COPY[0], DENOISING[0]) for kind in kinds for run in made(task, *kind, **shares)]
+
+
 accuracy = {"quantity": "test_accuracy"}
 RESULTS = {
     "C1": (at_initialisation(), at_initialisation(nbrc=0.1)),
@@ -244,6 +263,8 @@ RESULTS = {
     "C22": (impact(low=0.5, high=0.01), impact(low=0.01, high=0.5)),
     "C23": (pretrained(risen=4), pretrained(risen=3)),
     "C24": (before_training((2.0, 100), (60.0, 20_000)), before_training((70.0, 100), (60.0, 20_000))),
+    "Q1": (warmed_on(data=0.02, random=0.03), warmed_on(data=0.02, random=0.05)),
+    "Q2": (settled(0.99, 0.97), settled(0.99, 0.9)),
 }
 
 
@@ -269,13 +290,13 @@ def test_two_runs_of_each_are_not_enough(name):
     assert CLAIMS[name].finding([]).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C12", "C15", "C23", "C24"])
+@pytest.mark.parametrize("name", ["C1", "C2", "C4", "C9", "C11", "C12", "C15", "C23", "C24", "Q1", "Q2"])
 def test_a_claim_on_all_cells_needs_all_of_them(name):
     others = [run for run in RESULTS[name][0] if run.config.cell != "mgu"]
     assert CLAIMS[name].finding(others).verdict == OPEN
 
 
-@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C12", "C15", "C18", "C22", "C23"])
+@pytest.mark.parametrize("name", ["C2", "C4", "C9", "C10", "C11", "C12", "C15", "C18", "C22", "C23", "Q1", "Q2"])
 def test_a_claim_on_all_settings_needs_all_of_them(name):
     hardest = max((run.config.task for run in RESULTS[name][0]), key=lambda task: task.length)
     others = [run for run in RESULTS[name][0] if run.config.task != hardest]
@@ -284,6 +305,21 @@ def test_a_claim_on_all_settings_needs_all_of_them(name):
 
 def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():
     assert CLAIMS["C23"].finding(pretrained(risen=7, gru=0.5)).verdict == FAILS
+
+
+def test_warmup_on_random_sequences_must_be_better_than_none():
+    assert CLAIMS["Q1"].finding(warmed_on(data=0.6, random=0.95)).verdict == FAILS
+    assert CLAIMS["Q1"].finding(warmed_on(data=1e-5, random=1e-3)).verdict == HOLDS
+
+
+def test_runs_warmed_up_on_random_sequences_do_not_count_as_the_papers():
+    noise = {"settings": {"warmup_sequences": "random"}}
+    results = versions(COPY, {"classic": 0.9, "warmup": 1e-4}) + versions(COPY, {"warmup": 1.0}, **noise)
+    assert CLAIMS["C9"].finding(results).verdict == HOLDS
+
+
+def test_networks_at_fixed_points_after_training_alone_are_not_at_them_always():
+    assert CLAIMS["Q2"].finding(settled(0.5, 0.99)).verdict == FAILS
 
 
 def test_warmups_whose_time_is_not_known_leave_their_cost_open():

@@ -55,8 +55,9 @@ STYLES = {
     "double": Style("double layer", GREEN, "^"),
     "double-classic": Style("double layer, no warmup", PURPLE, "v", "--"),
     "auxiliary": Style("auxiliary loss", ORANGE, "D", "-."),
+    "random": Style("warmed up on random sequences", SKY, "x", ":"),
 }
-"""By the names of ``multistable.training.VERSIONS``."""
+"""By the names of ``multistable.training.VERSIONS``, and ``random`` for a warmup on random sequences."""
 
 
 def figure(width: float, height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:

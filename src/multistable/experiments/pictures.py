@@ -45,6 +45,7 @@ def quantity_name(quantity: str, task: Task) -> str:
         "reconstruction_loss": "reconstruction squared error",
         "return": "mean return of both layouts",
         "vaa": "VAA",
+        "initial_vaa": "VAA before training",
     }
     return names.get(quantity, quantity)
 
@@ -116,6 +117,8 @@ class Bars:
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):
                 _log_where_wide(place, [spread(runs, self.quantity) for runs in grouped(group, self._kind).values()])
+            if self.quantity.endswith("vaa"):
+                limit(place, "vaa")
         legend_below(drawn, axes[0])
         return drawn
 

@@ -88,6 +88,14 @@ def less(names: tuple[str, str], values: tuple[Spread | None, Spread | None], fa
     return Check(f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}?", right)
 
 
+def as_low(names: tuple[str, str], values: tuple[Spread | None, Spread | None]) -> Check:
+    """A mean loss is as low as another, which is: at most twice as high, or below 0.01."""
+    mine = values[0]
+    if mine is not None and mine.mean < 0.01:
+        return below(f"{names[0]}, test loss", mine, 0.01)
+    return less(names, values, factor=2.0)
+
+
 def settings(results: Sequence[Result]) -> list[Task]:
     """The tasks there are, from the easiest to the hardest."""
     return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
