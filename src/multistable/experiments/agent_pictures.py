@@ -16,6 +16,7 @@ from multistable.experiments.pictures import (
     panels_of,
     quantity_name,
     setting,
+    whole_numbers,
 )
 from multistable.training import Config
 
@@ -72,6 +73,7 @@ class Courses:
                 self._panel(place, [run for run in group if run.config.cell == cell])
                 name_axes(place, "episode", quantity_name(self.quantity, task), f"{setting(task)}, {cell.upper()}")
                 limit(place, self.quantity)
+                whole_numbers(place)
                 place.label_outer()
         legend_below(drawn, axes.flatten())
         return drawn

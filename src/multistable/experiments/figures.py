@@ -26,10 +26,9 @@ Axes = Any
 # The palette of Okabe and Ito, which colour-blind readers can tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
+GREY = "#a0a0a0"
 
-MAP = matplotlib.colors.LinearSegmentedColormap.from_list(
-    "blue to vermillion", [BLUE, SKY, "#a0a0a0", ORANGE, VERMILLION]
-)
+MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", [BLUE, SKY, GREY, ORANGE, VERMILLION])
 """From low to high, to be seen on white and on black."""
 
 INK = BLACK

@@ -24,13 +24,15 @@ LOG_FROM = 10.0
 """Losses whose means differ by more than this factor are drawn on a logarithmic axis."""
 LINEAR_RETURNS = 5.0
 """Returns between this and its negative are drawn on a linear axis."""
-LEGEND_ENTRY = 1.6
-"""Inches that an entry of a legend takes."""
+LEGEND_ENTRY, LEGEND_LETTER = 0.6, 0.075
+"""Inches that an entry of a legend takes, and each of its letters."""
+NARROWEST = 4.5
+"""Inches, so that there is room for a legend."""
 
 
 def setting(task: Task) -> str:
-    """The settings of a task in words, for instance ``T = 50``."""
-    return ", ".join(f"{name} = {value}" for name, value in settings_of(task).items() if name != "cue") or "all"
+    """The settings of a task in words, for instance ``T = 50``; nothing for a task without any."""
+    return ", ".join(f"{name} = {value}" for name, value in settings_of(task).items() if name != "cue")
 
 
 def quantity_name(quantity: str, task: Task) -> str:
@@ -67,6 +69,11 @@ def limit(axes: Any, quantity: str) -> None:
         axes.set_ylim(0, 1.05 if quantity == "vaa" else None)
 
 
+def whole_numbers(axes: Any) -> None:
+    """Steps, epochs and episodes have no halves."""
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
 def by_version(config: Config) -> str:
     """The version of a run."""
     return config.version
@@ -96,7 +103,8 @@ class Bars:
         hues = list(grouped(results, self.hue))
         most = max((len(grouped(group, lambda config: config.cell)) for group in panels.values()), default=1)
         count = max(len(panels), 1)
-        drawn, axes = figure((1.3 + (0.9 if count == 1 else 0.6) * most) * count, 3.8, count, squeeze=False)
+        width = max(NARROWEST, (1.3 + (0.9 if count == 1 else 0.6) * most) * count)
+        drawn, axes = figure(width, 3.8, count, squeeze=False)
         for place, (task, group) in zip(axes[0], panels.items(), strict=False):
             cells = list(grouped(group, lambda config: config.cell))
             width = 0.8 / len(hues)
@@ -114,11 +122,12 @@ class Bars:
                     dots = [r.results[self.quantity] for r in runs if r.results.get(self.quantity) is not None]
                     place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)
             place.set_xticks(range(len(cells)), [cell.upper() for cell in cells], fontsize=11 if count == 1 else 8.5)
+            place.set_xlim(-0.6, len(cells) - 0.4)
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):
                 _log_where_wide(place, [spread(runs, self.quantity) for runs in grouped(group, self._kind).values()])
-            if self.quantity.endswith("vaa"):
-                limit(place, "vaa")
+            if place.get_yscale() == "linear":
+                limit(place, "vaa" if self.quantity.endswith("vaa") else self.quantity)
         legend_below(drawn, axes[0])
         return drawn
 
@@ -133,7 +142,7 @@ class Bars:
                 value = spread([r for r in group if self._kind(r.config) == (cell, hue)], self.quantity)
                 entries.append("" if value is None else f"{value} ({value.runs})")
             rows.append([cell.upper(), hue, *entries])
-        return ["cell", "version", *(setting(task) for task in panels)], rows
+        return ["cell", "version", *(setting(task) or quantity_name(self.quantity, task) for task in panels)], rows
 
     def _kind(self, config: Config) -> tuple[str, str] | None:
         hue = self.hue(config)
@@ -169,10 +178,12 @@ class Curves:
                 table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
                 if table.size:
                     curve(place, epochs, table, style_of(label, index), markers=False)
-            place.xaxis.get_major_locator().set_params(integer=True)
+            whole_numbers(place)
             if groups:
                 config = next(iter(groups.values()))[0].config
                 name_axes(place, config.unit, quantity_name(quantity, config.task))
+            else:
+                place.text(0.5, 0.5, "no finished run", ha="center", transform=place.transAxes)
             limit(place, quantity)
         legend_below(drawn, axes[0])
         return drawn
@@ -208,10 +219,10 @@ class WarmupCourse:
             curve(axes, np.arange(1, table.shape[1] + 1), table[..., layer], style, markers=False)
         for result in results[:1]:
             axes.axhline(result.config.target, **RULE)
+        whole_numbers(axes)
         name_axes(axes, "gradient step of the warmup", "VAA*")
         axes.set_ylim(0, 1.05)
-        if table.size:
-            axes.legend(loc="lower right")
+        legend_below(drawn, [axes])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
@@ -268,11 +279,13 @@ def _log_where_wide(axes: Any, spreads: Iterable[Any]) -> None:
 
 
 def legend_below(drawn: "Figure", axes: Sequence[Any]) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them; at the left, where a small screen begins to show a wide picture."""
     entries = {
         label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
     }
-    columns = max(1, min(len(entries), int(drawn.get_figwidth() / LEGEND_ENTRY)))
     if entries:
         handles, labels = list(entries.values()), list(entries)
-        drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        widest = LEGEND_ENTRY + LEGEND_LETTER * max(map(len, labels))
+        rows = -(-len(labels) // max(1, int(drawn.get_figwidth() / widest)))
+        columns = -(-len(labels) // rows)
+        drawn.legend(handles, labels, loc="outside lower left", ncols=columns, frameon=False)

@@ -17,9 +17,10 @@ PICTURES = "pictures"
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture of an experiment, as a page has it."""
+    """A picture of an experiment, as a page has it; ``inches`` is the width that it was drawn for."""
 
     svg: str
+    inches: float
     caption: str
     header: list[str]
     rows: list[list[str]]
@@ -125,7 +126,7 @@ def _section(
         png(drawn, pictures / f"{name}.png")
         inline = svg(drawn, name, picture.caption)
         write_atomically(pictures / f"{name}.svg", inline.replace("currentColor", "#000").encode())
-        shown.append(Shown(inline, picture.caption, *picture.table(mine)))
+        shown.append(Shown(inline, drawn.get_figwidth(), picture.caption, *picture.table(mine)))
     claims = [found[name] for name in experiment.claims if name in found]
     return Section(experiment, len(configs), mine, shown, wall_time(mine), claims)
 

@@ -9,7 +9,7 @@ import numpy as np
 from multistable.experiments.claims.auxiliary import Cost, cost, costs
 from multistable.experiments.experiment import Experiment, Result, grouped
 from multistable.experiments.paper.grids import COPY, DENOISING, WARMED, grid
-from multistable.experiments.pictures import Bars, Curves, Rows, style_of
+from multistable.experiments.pictures import Bars, Curves, Rows, legend_below, style_of
 from multistable.tasks import PermutedLineSequentialMNIST, Task
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
@@ -95,7 +95,7 @@ class Costs:
         name_axes(axes, "cell", "seconds of a run before training")
         if kinds:
             axes.set_yscale("log")
-            axes.legend()
+        legend_below(drawn, [axes])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:

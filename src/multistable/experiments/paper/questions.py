@@ -44,9 +44,9 @@ class Settled:
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """A bar for each cell and version, divided by the means over seeds."""
-        from multistable.experiments.figures import BLUE, ORANGE, RULE, VERMILLION, figure, name_axes
+        from multistable.experiments.figures import BLUE, GREY, ORANGE, RULE, figure, name_axes
 
-        parts = {"at fixed points": BLUE, "on cycles": ORANGE, "still moving": VERMILLION}
+        parts = {"at fixed points": BLUE, "on cycles": ORANGE, "still moving": GREY}
         panels = list(product(panels_of(results).items(), TIMES.items()))
         kinds = list(grouped(results, kind_of))
         drawn, axes = figure(1.6 + 0.36 * len(kinds) * max(len(panels), 1), 4.6, max(len(panels), 1), squeeze=False)
