@@ -13,16 +13,30 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
+# The contrast of WCAG 2 between the ink of the pictures and the paper, and between the text and the paper.
+CONTRAST = """(() => {
+  const light = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const inks = [...document.querySelectorAll("svg text, p, td, figcaption, span, a, li")].map(element =>
+    getComputedStyle(element)[element.tagName === "text" ? "fill" : "color"]);
+  return Math.min(...inks.map(ink => ratio(light(ink), paper)));
+})()"""
+
 
 class Browser:
     """One page of a browser without a window.
 
     Attributes:
         complaints: what the pages opened so far wrote to the console as errors and warnings, or threw.
+        requested: the addresses of everything that they asked for, themselves included.
     """
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
+        self.requested: list[str] = []
         self._events: list[str] = []
         self._count = 0
         self._session: str | None = None
@@ -45,7 +59,7 @@ class Browser:
         self._buffer = b""
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
+        for domain in ("Page", "Runtime", "Log", "Network"):
             self._ask(f"{domain}.enable")
 
     def __enter__(self) -> "Browser":
@@ -82,6 +96,10 @@ class Browser:
         answer = self._ask("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(answer["data"]))
 
+    def pdf(self) -> bytes:
+        """The page as it is printed."""
+        return base64.b64decode(self._ask("Page.printToPDF", preferCSSPageSize=True)["data"])
+
     def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._count += 1
         number = self._count
@@ -109,6 +127,8 @@ class Browser:
 
     def _note(self, method: str, told: dict[str, Any]) -> None:
         self._events.append(method)
+        if method == "Network.requestWillBeSent":
+            self.requested.append(told["request"]["url"])
         said = told.get("type") if method == "Runtime.consoleAPICalled" else told.get("entry", {}).get("level")
         if method == "Runtime.exceptionThrown" or said in ("error", "warning", "assert"):
             self.complaints.append(json.dumps(told))

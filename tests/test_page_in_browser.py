@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, CONTRAST, Browser
 from multistable.experiments.demo import demo
 from tiny_demo import tiny_configs
 
@@ -13,18 +13,6 @@ PICTURES = """[...document.querySelectorAll("svg, img")].map(picture => {
   const content = picture.tagName === "IMG" ? picture.naturalWidth : picture.getBBox().width;
   return {left: box.left, right: box.right, height: box.height, content};
 })"""
-
-# The contrast of WCAG 2 between the ink of the pictures and the paper, and between the text and the paper.
-CONTRAST = """(() => {
-  const light = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const paper = light(getComputedStyle(document.body).backgroundColor);
-  const inks = [...document.querySelectorAll("svg text, p, td, figcaption")].map(element =>
-    getComputedStyle(element)[element.tagName === "text" ? "fill" : "color"]);
-  return Math.min(...inks.map(ink => ratio(light(ink), paper)));
-})()"""
 
 
 @pytest.fixture(scope="module")
