@@ -199,6 +199,37 @@ def test_pictures_show_each_series_and_name_their_axes(tiny, tmp_path):
     assert [row[:2] for row in rows] == [["GRU", "classic"], ["GRU", "warmup"]]
 
 
+def test_bars_of_settled_states_are_divided_by_what_they_settle_on():
+    shares = {"initial_fixed_points": 1.0, "initial_cycles": 0.0, "final_fixed_points": 0.5, "final_cycles": 0.125}
+    results = [Result(small(cell="gru", version="warmup"), [], shares, {})]
+    (picture,) = ALL["attractors-copy"].pictures
+    before, after = picture.draw(results).axes
+    assert [patch.get_height() for patch in before.patches] == [1.0, 0.0, 0.0]
+    assert [(patch.get_y(), patch.get_height()) for patch in after.patches] == [(0, 0.5), (0.5, 0.125), (0.625, 0.375)]
+    assert picture.table(results)[1] == [
+        ["GRU", "warmed up", "1", "1.000 / 0.000 / 0.000", "0.500 / 0.125 / 0.375"],
+    ]
+
+
+def test_runs_without_a_record_of_where_states_settle_have_no_bar():
+    results = [Result(small(), [], {"test_loss": 1.0}, {})]
+    (picture,) = ALL["attractors-copy"].pictures
+    assert not any(axes.patches for axes in picture.draw(results).axes)
+    assert picture.table(results)[1] == [["GRU", "classic", "1", "", ""]]
+
+
+@pytest.mark.parametrize("name", ["random-warmup-denoising", "double-control-copy", "other-settings-warmup"])
+def test_a_legend_fits_into_its_picture(name):
+    values = {"test_loss": 1.0, "test_accuracy": 0.5, "initial_vaa": 0.5}
+    results = [Result(config, [], values, {}) for config in ALL[name].at(SMOKE)]
+    for picture in ALL[name].pictures:
+        drawn = picture.draw(results)
+        drawn.draw_without_rendering()
+        (legend,) = drawn.legends
+        box = legend.get_window_extent()
+        assert drawn.bbox.x0 <= box.x0 < box.x1 <= drawn.bbox.x1
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_picture_can_be_drawn_without_any_result(name):
     for picture in ALL[name].pictures:
