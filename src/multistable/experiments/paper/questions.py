@@ -5,24 +5,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from multistable.experiments.agent_pictures import Kind, kind_of
 from multistable.experiments.claims.questions import TIMES, preparation
 from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
 from multistable.experiments.paper.warming import LOSS, ONE_LAYER, THREE
 from multistable.experiments.pictures import Bars, Rows, cell_styles, legend_below, panels_of, setting, style_of
 from multistable.tasks import Task
-from multistable.training import Config, RunConfig
+from multistable.training import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Kind = tuple[str, str]
-"""Cell and version."""
-
-
-def kind_of(config: Config) -> Kind:
-    """The cell and the version of a run."""
-    return config.cell, config.version
 
 
 def kind_name(kind: Kind) -> str:
