@@ -14,12 +14,12 @@ from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.experiment import Picture, Result, finished
 from multistable.experiments.figures import png
+from multistable.experiments.paper import experiments
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR, grid
-from multistable.experiments.paper.tmaze import EXPERIMENTS as TMAZE
 from multistable.experiments.paper.tmaze import KINDS
 from multistable.experiments.pictures import Bars, Curves
 from multistable.experiments.report import wall_time
-from multistable.experiments.scales import PAPER
+from multistable.experiments.scales import PAPER, SMALL
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import Task
 from multistable.training import Config, RunConfig
@@ -79,6 +79,12 @@ def mazes(*lengths: int) -> list[Config]:
     return TF32.of([AgentConfig(Maze(L), cell, version=version) for L in lengths for cell, version in kinds])
 
 
+def small(*names: str) -> Page:
+    """Experiments of one kind at the scale small, in the pictures of the first."""
+    made = [experiments()[name] for name in names]
+    return Page([config for one in made for config in one.at(SMALL)], made[0].pictures, made[0].claims)
+
+
 COPY_CLAIMS = ("C1", "C2", "C3", "C9", "C10", "C15", "C18")
 PAGES = {
     "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR)), COPY_CLAIMS),
@@ -86,9 +92,11 @@ PAGES = {
     **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, ("C1", "C4", "C10", "C15", "C18")).items()},
     "tmaze": Page(
         mazes(20, 100),
-        TMAZE[1].pictures,
+        experiments()["tmaze-warmup"].pictures,
         ("C7", "C12"),
     ),
+    "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),
+    "attractors_small": small("attractors-copy", "attractors-denoising"),
 }
 
 
