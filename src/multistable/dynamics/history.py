@@ -19,12 +19,26 @@ class WarmupStep(NamedTuple):
     """The stabilisation period M, ``(...)``."""
 
 
+class WarmupCheck(NamedTuple):
+    """A look at the true measure during a warmup."""
+
+    step: int
+    asked: Tensor
+    """Which networks were looked at, ``(...)``."""
+    vaa: Tensor
+    """The true VAA ``(...)`` where it was measured, NaN for networks that failed a quicker test."""
+
+
 class WarmupHistory:
     """The steps of a warmup, and whether it succeeded.
 
     Attributes:
         target: k, ``(...)``.
         vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
+        gradient_steps: how many steps each network took, ``(...)``. Members of an ensemble that were multistable
+            before the others took fewer than there are entries in the history, and stayed as they were from then on.
+        restarts: how often each began again with its first weights, ``(...)``.
+        checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
     """
 
     def __init__(self, target: Tensor, batch_size: int, final_batch_size: int) -> None:
@@ -33,10 +47,14 @@ class WarmupHistory:
         self._batch_size = batch_size
         self._final_batch_size = final_batch_size
         self._steps: list[WarmupStep] = []
+        self.gradient_steps = torch.zeros(target.shape, dtype=torch.long)
+        self.restarts = torch.zeros(target.shape, dtype=torch.long)
+        self.checks: list[WarmupCheck] = []
 
-    def record(self, step: WarmupStep) -> None:
-        """Add a step."""
+    def record(self, step: WarmupStep, took: Tensor | bool = True) -> None:
+        """Add a step that the networks ``took (...)``."""
         self._steps.append(step)
+        self.gradient_steps += took
 
     def __len__(self) -> int:
         return len(self._steps)

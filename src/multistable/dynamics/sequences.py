@@ -35,6 +35,12 @@ class SequenceSet:
     def features(self) -> int:
         return self.padded.shape[-1]
 
+    def of_members(self, which: Tensor) -> "SequenceSet":
+        """The sequences of some members of an ensemble, by a mask ``(R,)``; those of all are those of some."""
+        if self.padded.dim() == 3:
+            return self
+        return SequenceSet(self.padded[:, which.to(self.padded.device)], self.lengths)
+
     def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Some of the sequences, by indices ``(..., k)`` where ``...`` is empty or the members of an ensemble.
 

@@ -1,0 +1,33 @@
+"""Algorithm 3 of the paper, to the letter."""
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics.history import WarmupStep
+from multistable.dynamics.system import States, at_time, flat
+from multistable.dynamics.vaa import proxy
+from multistable.dynamics.warming import Warming, descend, gradients_of
+
+
+def paper_warmup(warming: Warming) -> None:
+    """S gradient steps that move the layers' VAA* towards the target, in place."""
+    for step in range(1, warming.steps + 1):
+        states = warming.states()
+        period = warming.draws.integer(min(warming.max_stabilisation, 1 + warming.increment * step))
+        values = _layer_values(warming, states, period)
+        loss = ((values - warming.target.to(values)) ** 2).mean(dim=0)
+        descend(gradients_of(loss, warming, step), warming)
+        warming.record(WarmupStep(step, values.detach().cpu(), loss.detach().cpu(), period))
+
+
+def _layer_values(warming: Warming, states: States, period: Tensor) -> Tensor:
+    """v_i = VAA*(f^i, X, u) of each layer by itself, with a new u for each: ``(layers, ...)``."""
+    system, values = warming.system, []
+    for index, (layer, state) in enumerate(zip(system.layers, states, strict=True)):
+        u = system.constant_input(index, warming.draws)
+        n = state[0][0].shape[-2]
+        u = u.expand(int(period.max()), *system.leading, n, u.shape[-1])
+        _, over_time = layer.warmable(u, layer.warmable_state(state))
+        last = (period.to(system.device) - 1).unsqueeze(-1).expand(*system.leading, n)
+        values.append(proxy(flat(at_time([over_time], last)), warming.eps))
+    return torch.stack(values)

@@ -1,0 +1,152 @@
+"""A warmup that looks beyond its stabilisation periods, verifies itself, and goes on until the network is multistable.
+
+Algorithm 3 asks that states be apart after at most 200 steps. They may then still be on their way to one attractor,
+too slowly to be seen. Here the loss compares how far states move in the second half of the period with how far they
+are apart: states that move little for their distance stay apart for long.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics.history import WarmupCheck, WarmupStep
+from multistable.dynamics.system import States, at_time, flat, map_states
+from multistable.dynamics.vaa import distances, proxy
+from multistable.dynamics.verification import WIDER, Verification
+from multistable.dynamics.warming import Warming, descend, gradients_of, interpolate, normalised
+
+# The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
+FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
+# The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
+CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
+# Steps with periods below a quarter of the longest after which a network starts again from its first weights.
+PATIENCE = 50
+CHECK_EVERY = 10
+
+
+@dataclass
+class _Progress:
+    """How far each network is; every tensor is ``(...)``, on the CPU."""
+
+    leading: tuple[int, ...]
+    longest: Tensor = field(init=False)
+    """Periods are drawn from {1, ..., longest}."""
+    age: Tensor = field(init=False)
+    """Steps since the first weights."""
+    stuck: Tensor = field(init=False)
+    """Steps in a row with short periods only."""
+    finished: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.longest = torch.full(self.leading, FIRST_PERIOD)
+        self.age, self.stuck = (torch.zeros(self.leading) for _ in range(2))
+        self.finished = torch.zeros(self.leading, dtype=torch.bool)
+
+    @property
+    def rate(self) -> Tensor:
+        """What the learning rate is multiplied with; 0 for a network that has finished."""
+        growing = 2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)
+        return torch.where(self.finished, 0.0, growing.clamp(1, LARGEST_RATE))
+
+    def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
+        """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
+        grown = torch.maximum(self.longest, torch.minimum(GROWTH * self.longest + 1, 2.0 * period + 2))
+        shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
+        self.longest = torch.where(apart > APART, grown, shrunk).clamp(max=most)
+        self.age = self.age + 1
+        self.stuck = torch.where(self.finished | (self.longest > most / 4), 0, self.stuck + 1)
+
+    def start_again(self) -> Tensor:
+        """Which networks have been stuck for too long; they are at their beginning then."""
+        again = self.stuck >= PATIENCE
+        self.longest = torch.where(again, FIRST_PERIOD, self.longest)
+        self.age, self.stuck = (torch.where(again, 0, count) for count in (self.age, self.stuck))
+        return again
+
+
+def reliable_warmup(warming: Warming, verification: Verification) -> None:
+    """Warm up until the verification is content with every network, or for ``warming.steps`` steps, in place.
+
+    A network that has finished stays as it is; what a network goes through does not depend on the others. One that is
+    not multistable in the end has the weights that came nearest.
+    """
+    system, weights, longest = warming.system, warming.parameters, warming.max_stabilisation
+    first, progress = _copies(weights), _Progress(system.leading)
+    best, best_score = _copies(weights), torch.full(system.leading, -torch.inf, dtype=torch.float64)
+    for step in range(1, warming.steps + 1):
+        states = warming.states()
+        period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
+        values, losses = _layer_values(warming, states, period, repeats=2 * verification.horizon / longest)
+        before = _copies(weights)
+        descend(normalised(gradients_of(losses.mean(dim=0), warming, step), system), warming)
+        now = WarmupStep(step, values.cpu(), losses.detach().mean(dim=0).cpu(), period)
+        took = ~progress.finished
+        progress.after_step(period, now.vaa_star.min(dim=0).values, longest)
+        interpolate(weights, before, progress.rate, system)
+        warming.record(now, took)
+        if step % CHECK_EVERY == 0 or step == warming.steps:
+            ready = (progress.longest >= longest) & took
+            verdict = verification.judge(ready, step)
+            warming.history.checks.append(WarmupCheck(step, ready, verdict.vaa))
+            interpolate(best, _copies(weights), (verdict.score <= best_score).float(), system)
+            best_score = torch.maximum(best_score, verdict.score)
+            progress.finished = progress.finished | verdict.passed
+            if progress.finished.all():
+                return
+        again = progress.start_again()
+        if again.any():
+            warming.history.restarts += again
+            interpolate(weights, first, (~again).float(), system)
+    unjudged = best_score == -torch.inf
+    interpolate(weights, best, (progress.finished | unjudged).float(), system)
+
+
+def _copies(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [weight.detach().clone() for weight in weights]
+
+
+def _layer_values(warming: Warming, states: States, period: Tensor, repeats: float) -> tuple[Tensor, Tensor]:
+    """VAA* and the loss of each layer by itself, with a new u for each: both ``(layers, ...)``."""
+    system, values, losses = warming.system, [], []
+    for index, (layer, state) in enumerate(zip(system.layers, states, strict=True)):
+        u = WIDER * system.constant_input(index, warming.draws)
+        start = layer.warmable_state(state)
+        n = start[0][0].shape[-2]
+        _, later = layer.warmable(u.expand(int(period.max()), *system.leading, n, u.shape[-1]), start)
+        over_time = map_states(lambda x, y: torch.cat([x.unsqueeze(0), y]), [start], [later])
+        middle, end = (
+            flat(at_time(over_time, time.to(system.device).unsqueeze(-1).expand(*system.leading, n)))
+            for time in (period // 2, period)
+        )
+        values.append(proxy(end.detach(), warming.eps))
+        losses.append(persistence_loss(middle, end, warming.eps, repeats))
+    return torch.stack(values), torch.stack(losses)
+
+
+def persistence_loss(middle: Tensor, end: Tensor, eps: float, repeats: float) -> Tensor:
+    """How far states are from staying apart, ``(...)``: near 0 if they will.
+
+    The mean over the states of -log VAA*_i, with two changes. In place of a distance d stands d (1 + m/d)^-repeats:
+    what remains of it if the states, which moved by m between ``middle`` and ``end``, go on like that. And the ratio
+    eps / d is not cut at 1, so that the gradient does not vanish where states coincide.
+
+    As in VAA*, distances are those of saturated states, so that nothing is gained by extreme ones; the motion is that
+    of the states themselves, so that an extreme state that goes on growing is not taken for one at rest.
+
+    Args:
+        middle: states in the middle of the stabilisation period, ``(..., n, d)``.
+        end: the same states at its end.
+        eps: the tolerance of VAA*.
+        repeats: how many times more the second half of the period is thought to happen.
+    """
+    smallest = torch.finfo(end.dtype).eps
+    itself = torch.eye(end.shape[-2], dtype=torch.bool, device=end.device)
+    apart = distances(end.tanh()).masked_fill(itself, 1).clamp(min=smallest)
+    # The summand gives states at rest a gradient of zero, not one of 0/0.
+    moved = ((end - middle).square().sum(dim=-1) + smallest**2).sqrt()
+    relative = (moved.unsqueeze(-1) + moved.unsqueeze(-2)) / (2 * apart)
+    log_ratio = math.log(eps) - apart.log() + repeats * relative.log1p()
+    return torch.logsumexp(log_ratio.masked_fill(itself, 0), dim=-1).mean(dim=-1)

@@ -1,0 +1,126 @@
+"""What both warmups are made of: a network under warmup, gradient steps on it, and what is put back around them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from multistable.dynamics.draws import Draws
+from multistable.dynamics.history import WarmupHistory, WarmupStep
+from multistable.dynamics.measure import DivergedError
+from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.states import random_hidden_states
+from multistable.dynamics.system import States, System
+
+
+class WarmupDivergedError(DivergedError):
+    """A warmup met a loss, gradient or state that is not finite; the network is as it was before."""
+
+
+@dataclass(frozen=True)
+class Warming:
+    """A network, or an ensemble, under warmup, and the arguments of ``warmup`` that say how."""
+
+    system: System
+    data: SequenceSet
+    draws: Draws
+    parameters: list[nn.Parameter]
+    optimiser: torch.optim.Optimizer
+    history: WarmupHistory
+    on_step: Callable[[WarmupStep], None] | None
+    steps: int
+    batch_size: int
+    lr: float
+    max_stabilisation: int
+    increment: int
+    eps: float
+
+    @property
+    def target(self) -> Tensor:
+        """k, ``(...)``."""
+        return self.history.target
+
+    def states(self) -> States:
+        """The states that a new batch of sequences leads to."""
+        return random_hidden_states(
+            self.system, self.data, self.draws.batch(len(self.data), self.batch_size), self.draws
+        )
+
+    def record(self, step: WarmupStep, took: Tensor | bool = True) -> None:
+        """Keep and report a step that the networks ``took (...)``."""
+        self.history.record(step, took)
+        if self.on_step is not None:
+            self.on_step(step)
+
+
+def gradients_of(loss: Tensor, warming: Warming, step: int) -> list[Tensor | None]:
+    """The gradient of the sum of ``loss (...)``, by BPTT over the stabilisation period and the input sequence."""
+    gradients = torch.autograd.grad(loss.sum(), warming.parameters, allow_unused=True)
+    norms = [torch.linalg.vector_norm(g) for g in gradients if g is not None]
+    if not torch.isfinite(torch.stack([loss.detach().sum(), *norms])).all():
+        advice = "were they finite?" if step == 1 else f"a smaller lr than {warming.lr:g} may help"
+        raise WarmupDivergedError(
+            f"the loss or its gradient is not finite at warmup step {step}: loss {loss.sum().item():.3g}. The parameters "
+            f"are as they were before the call; {advice}"
+        )
+    return list(gradients)
+
+
+def descend(gradients: list[Tensor | None], warming: Warming) -> None:
+    """One step of the optimiser."""
+    for parameter, gradient in zip(warming.parameters, gradients, strict=True):
+        parameter.grad = gradient
+    warming.optimiser.step()
+
+
+def normalised(gradients: list[Tensor | None], system: System) -> list[Tensor | None]:
+    """The gradient of each network with a norm of 1."""
+    squares = [g.square().reshape(*system.leading, -1).sum(dim=-1) for g in gradients if g is not None]
+    norm = torch.stack(squares).sum(dim=0).sqrt()
+    scale = torch.where(norm > 0, 1 / norm, 0)
+    return [None if g is None else g * _for_weights(scale, g) for g in gradients]
+
+
+@torch.no_grad()
+def interpolate(weights: Sequence[Tensor], start: Sequence[Tensor], share: Tensor, system: System) -> None:
+    """Set each network's weights to ``share (...)`` of the way from ``start`` to where they are."""
+    share = share.to(device=system.device, dtype=system.dtype)
+    for p, first in zip(weights, start, strict=True):
+        p.copy_(torch.lerp(first, p, _for_weights(share, p)))
+
+
+def _for_weights(values: Tensor, weights: Tensor) -> Tensor:
+    """Values ``(...)``, one for each network, so that they multiply weights ``(..., anything)``."""
+    return values.reshape(*values.shape, *[1] * (weights.dim() - values.dim()))
+
+
+def warmable_parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
+    """The parameters of the layers to warm up, each once."""
+    found = {id(p): p for layer in system.layers for p in layer.warmable.parameters() if p.requires_grad}
+    if not found:
+        raise ValueError(f"the recurrent layers of {type(rnn).__name__} have no parameters that require gradients")
+    if any(p.dtype in (torch.float16, torch.bfloat16) for p in found.values()):
+        raise ValueError(
+            f"warmup needs float32 or float64 parameters, got {system.dtype}; convert the network after it"
+        )
+    return list(found.values())
+
+
+@contextmanager
+def restoring(parameters: list[nn.Parameter]) -> Iterator[None]:
+    """Put back each ``.grad`` in any case, and the values of the parameters if an exception passes."""
+    before = [(p, p.detach().clone(), p.grad) for p in parameters]
+    for p in parameters:
+        p.grad = None
+    try:
+        yield
+    except BaseException:
+        with torch.no_grad():
+            for p, value, _ in before:
+                p.copy_(value)
+        raise
+    finally:
+        for p, _, gradient in before:
+            p.grad = gradient
