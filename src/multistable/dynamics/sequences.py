@@ -1,7 +1,7 @@
 """A set of input sequences, in whichever form the user has it."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +35,9 @@ class SequenceSet:
     def features(self) -> int:
         return self.padded.shape[-1]
 
-    def of_members(self, which: Tensor) -> "SequenceSet":
-        """The sequences of some members of an ensemble, by a mask ``(R,)``; those of all are those of some."""
-        if self.padded.dim() == 3:
-            return self
-        return SequenceSet(self.padded[:, which.to(self.padded.device)], self.lengths)
+    def of_members(self, members: Sequence[int]) -> "SequenceSet":
+        """The sequences of some members of an ensemble; those of all are those of some."""
+        return self if self.padded.dim() == 3 else SequenceSet(self.padded[:, list(members)], self.lengths)
 
     def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Some of the sequences, by indices ``(..., k)`` where ``...`` is empty or the members of an ensemble.

@@ -54,20 +54,16 @@ class System:
         """The same system over its present weights, without gradients to them, and without the cost of asking."""
         return replace(self, layers=[layer.frozen() for layer in self.layers])
 
-    def of_members(self, which: Tensor) -> "System":
-        """Some members of an ensemble, by a mask ``(R,)`` on the CPU, over their present weights without gradients.
-
-        A single network is its own only member.
-        """
+    def of_members(self, members: Sequence[int]) -> "System":
+        """Some members of an ensemble over their present weights, without gradients; a single network is itself."""
         if self.members is None:
             return self
-        index = which.to(self.device)
 
         def some(cell: Cell[Any]) -> Cell[Any]:
-            return cell.bind({name: weight.detach()[index] for name, weight in cell.named_parameters()})
+            return cell.bind({name: weight.detach()[list(members)] for name, weight in cell.named_parameters()})
 
         layers = [type(layer)(*map(some, cast(CellLayer, layer).cells)) for layer in self.layers]
-        return replace(self, layers=layers, members=int(which.sum()))
+        return replace(self, layers=layers, members=len(members))
 
     def constant_input(self, layer: int, draws: Draws) -> Tensor:
         """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""

@@ -86,8 +86,10 @@ class Verification:
         self, which: Tensor, step: int, inputs: int, states: int, scales: tuple[float, ...], steps: int
     ) -> Tensor:
         """VAA under each of some inputs and the same times each of ``scales``, ``(..., inputs * scales)``."""
-        system, data = self.system.of_members(which), self.data.of_members(which)
-        draws = self._draws(which, step)
+        members = which.reshape(-1).nonzero().squeeze(-1).tolist()
+        system, data = self.system.of_members(members), self.data.of_members(members)
+        seeds = self.seeds.reshape(-1)[members].tolist()
+        draws = Draws([torch.Generator().manual_seed(seed + step) for seed in seeds], system.members)
         batches = [draws.batch(len(data), states) for _ in range(inputs)]
         u = draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)
         u = torch.cat([scale * u for scale in scales], dim=-2).repeat_interleave(states, dim=-2)
@@ -101,8 +103,3 @@ class Verification:
         if which.dim() == 0:
             return values
         return values.new_full((*which.shape, values.shape[-1]), torch.nan).masked_scatter(which.unsqueeze(-1), values)
-
-    def _draws(self, which: Tensor, step: int) -> Draws:
-        seeds = self.seeds.reshape(-1)[which.reshape(-1)].tolist()
-        generators = [torch.Generator().manual_seed(seed + step) for seed in seeds]
-        return Draws(generators, None if which.dim() == 0 else len(generators))

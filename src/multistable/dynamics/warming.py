@@ -62,8 +62,8 @@ def gradients_of(loss: Tensor, warming: Warming, step: int) -> list[Tensor | Non
     if not torch.isfinite(torch.stack([loss.detach().sum(), *norms])).all():
         advice = "were they finite?" if step == 1 else f"a smaller lr than {warming.lr:g} may help"
         raise WarmupDivergedError(
-            f"the loss or its gradient is not finite at warmup step {step}: loss {loss.sum().item():.3g}. The parameters "
-            f"are as they were before the call; {advice}"
+            f"the loss or its gradient is not finite at warmup step {step}: loss {loss.sum().item():.3g}. The "
+            f"parameters are as they were before the call; {advice}"
         )
     return list(gradients)
 
