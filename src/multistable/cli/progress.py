@@ -139,7 +139,7 @@ class Lines(Callback):
         self._say(f"{names(configs)}: {much}{after}")
 
     def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
-        if step.step % -(-configs[0].warmup_steps // REPORTED_WARMUP_STEPS) == 0:
+        if step.step % -(-configs[0].most_warmup_steps // REPORTED_WARMUP_STEPS) == 0:
             self._say(f"{names(configs)}: {warmup_state(configs, step)}")
 
     def on_step(self, configs: Configs, epoch: int, step: int) -> None:
@@ -210,7 +210,7 @@ class Bars(Callback):
             return Group(bars, "preparing the data")
         epochs = self._configs[0].duration
         if self._warmup is not None:
-            total = self._configs[0].warmup_steps
+            total = self._configs[0].most_warmup_steps
             bars.add_row("warmup", _bar(total, self._warmup.step), warmup_state(self._configs, self._warmup))
         elif 0 < self._epoch <= epochs:
             bars.add_row(told(self._configs[0], self._epoch), *self._within())
@@ -283,7 +283,7 @@ def in_words(configs: Configs, metrics: Metrics) -> str:
 def warmup_state(configs: Configs, step: WarmupStep) -> str:
     """How far a warmup is."""
     # The values are on the CPU already: nothing waits for the device here.
-    return f"warmup step {step.step}/{configs[0].warmup_steps}, VAA* {step.vaa_star.mean():.3f}"
+    return f"warmup step {step.step}/{configs[0].most_warmup_steps}, VAA* {step.vaa_star.mean():.3f}"
 
 
 def short(value: float) -> str:

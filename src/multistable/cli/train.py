@@ -170,12 +170,20 @@ def train(
             rich_help_panel=MEASURE,
         ),
     ] = None,
+    warmup_algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help="paper (Algorithm 3) or reliable (until the network is multistable).",
+            show_default="paper",
+            rich_help_panel=MEASURE,
+        ),
+    ] = None,
     k: Annotated[
         float | None,
         typer.Option(
             "--k",
             "--target",
-            help="The VAA* that warmup brings each layer to.",
+            help="The VAA* that warmup brings each layer to, or the VAA that reliable brings the network to.",
             show_default="0.95",
             rich_help_panel=MEASURE,
         ),
@@ -228,6 +236,7 @@ def train(
                 "testing_sequences": testing_sequences,
                 "precision": precision,
                 "vaa_every": vaa_every,
+                "warmup_algorithm": warmup_algorithm,
                 "target": k,
             },
             others=set_ or [],

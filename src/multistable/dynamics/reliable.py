@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.history import WarmupCheck, WarmupStep
-from multistable.dynamics.system import States, at_time, flat, map_states
+from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
 from multistable.dynamics.warming import Warming, descend, gradients_of, interpolate, normalised
@@ -67,41 +67,78 @@ class _Progress:
         return again
 
 
-def reliable_warmup(warming: Warming, verification: Verification) -> None:
+@dataclass
+class _Weights:
+    """The weights of each network: those it began with, and those that came nearest to passing the verification."""
+
+    present: Sequence[Tensor]
+    system: System
+    first: list[Tensor] = field(init=False)
+    best: list[Tensor] = field(init=False)
+    score: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first, self.best = _copies(self.present), _copies(self.present)
+        self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
+
+    def start_again(self, again: Tensor) -> None:
+        """Put the networks ``again (...)`` back to their first weights."""
+        interpolate(self.present, self.first, (~again).float(), self.system)
+
+    def consider(self, score: Tensor) -> None:
+        """Keep the present weights of networks whose ``score (...)`` is their best."""
+        interpolate(self.best, _copies(self.present), (score <= self.score).float(), self.system)
+        self.score = torch.maximum(self.score, score)
+
+    def settle(self, unfinished: Tensor) -> None:
+        """Give the networks ``unfinished (...)`` their best weights; those that were never judged stay."""
+        interpolate(self.present, self.best, (~unfinished | (self.score == -torch.inf)).float(), self.system)
+
+
+def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
     """Warm up until the verification is content with every network, or for ``warming.steps`` steps, in place.
 
     A network that has finished stays as it is; what a network goes through does not depend on the others. One that is
     not multistable in the end has the weights that came nearest.
+
+    Returns:
+        The true VAA of each network, ``(...)``, NaN for those that did not finish.
     """
-    system, weights, longest = warming.system, warming.parameters, warming.max_stabilisation
-    first, progress = _copies(weights), _Progress(system.leading)
-    best, best_score = _copies(weights), torch.full(system.leading, -torch.inf, dtype=torch.float64)
+    weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.system.leading)
+    vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     for step in range(1, warming.steps + 1):
-        states = warming.states()
-        period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
-        values, losses = _layer_values(warming, states, period, repeats=2 * verification.horizon / longest)
-        before = _copies(weights)
-        descend(normalised(gradients_of(losses.mean(dim=0), warming, step), system), warming)
-        now = WarmupStep(step, values.cpu(), losses.detach().mean(dim=0).cpu(), period)
-        took = ~progress.finished
-        progress.after_step(period, now.vaa_star.min(dim=0).values, longest)
-        interpolate(weights, before, progress.rate, system)
-        warming.record(now, took)
+        _descend(warming, progress, step, repeats=2 * verification.horizon / warming.max_stabilisation)
         if step % CHECK_EVERY == 0 or step == warming.steps:
-            ready = (progress.longest >= longest) & took
+            ready = (progress.longest >= warming.max_stabilisation) & ~progress.finished
             verdict = verification.judge(ready, step)
             warming.history.checks.append(WarmupCheck(step, ready, verdict.vaa))
-            interpolate(best, _copies(weights), (verdict.score <= best_score).float(), system)
-            best_score = torch.maximum(best_score, verdict.score)
+            weights.consider(verdict.score)
+            vaa = torch.where(verdict.passed, verdict.vaa, vaa)
             progress.finished = progress.finished | verdict.passed
             if progress.finished.all():
-                return
+                break
         again = progress.start_again()
         if again.any():
             warming.history.restarts += again
-            interpolate(weights, first, (~again).float(), system)
-    unjudged = best_score == -torch.inf
-    interpolate(weights, best, (progress.finished | unjudged).float(), system)
+            weights.start_again(again)
+    weights.settle(~progress.finished)
+    return vaa
+
+
+def _descend(warming: Warming, progress: _Progress, step: int, repeats: float) -> None:
+    """One gradient step of the networks that have not finished."""
+    system, weights = warming.system, warming.parameters
+    before, took = _copies(weights), ~progress.finished
+    states = warming.states()
+    period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
+    values, losses = _layer_values(warming, states, period, repeats)
+    loss = losses.mean(dim=0)
+    descend(normalised(gradients_of(loss, warming, step), system), warming)
+    # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
+    interpolate(weights, before, progress.rate, system)
+    now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
+    progress.after_step(period, now.vaa_star.min(dim=0).values, warming.max_stabilisation)
+    warming.record(now, took)
 
 
 def _copies(weights: Sequence[Tensor]) -> list[Tensor]:

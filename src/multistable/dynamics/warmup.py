@@ -15,7 +15,8 @@ from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
 from multistable.dynamics.reliable import reliable_warmup
-from multistable.dynamics.system import members_of, studying
+from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.system import System, members_of, studying
 from multistable.dynamics.verification import Verification
 from multistable.dynamics.warming import Warming, WarmupDivergedError, restoring, warmable_parameters
 
@@ -100,31 +101,32 @@ def warmup(
                 *(system, data, draws, parameters, adjust, history, on_step),
                 *(steps, batch_size, lr, max_stabilisation, increment, eps),
             )
-            _run(algorithm, warming, final)
+            history.vaa = _run(algorithm, warming, final)
     for message in history.failures():
         warnings.warn(message, WarmupWarning, stacklevel=2)
     return history
 
 
-def _run(algorithm: str, warming: Warming, size: int) -> None:
-    """Warm up, and measure at the end what was not measured on the way."""
-    system, data, draws = warming.system, warming.data, warming.draws
+def _run(algorithm: str, warming: Warming, size: int) -> Any:
+    """Warm up; returns the true VAA, measured at the end where it was not on the way."""
+    measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
     if algorithm == "paper":
         paper_warmup(warming)
-        warming.history.vaa = _true_vaa(warming, draws, size)
-        return
-    seeds = draws.integer(2**31)
-    settings = (seeds, warming.target, warming.eps, FINAL_BATCHES, size, FINAL_STABILISATION)
-    reliable_warmup(warming, Verification(system, data, *settings))
-    warming.history.vaa = _true_vaa(warming, draws, size)
+        return _true_vaa(warming.system, warming.data, warming.draws, *measured)
+    seeds = warming.draws.integer(2**31)
+    verification = Verification(warming.system, warming.data, seeds, warming.target, *measured)
+    vaa = reliable_warmup(warming, verification)
+    if bool(vaa.isnan().any()):
+        system, data, draws = verification.of(vaa.isnan(), step=0)
+        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
+        vaa = vaa.masked_scatter(vaa.isnan(), failed)
+    return vaa.tolist()
 
 
-def _true_vaa(warming: Warming, draws: Draws, size: int) -> Any:
+def _true_vaa(system: System, data: SequenceSet, draws: Draws, *measured: Any) -> Any:
     try:
         with torch.no_grad(), ieee_float32():
-            return estimate(
-                warming.system, warming.data, draws, FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps
-            ).vaa
+            return estimate(system, data, draws, *measured).vaa
     except DivergedError as error:
         raise WarmupDivergedError(
             f"after the warmup {error}. The parameters are as they were before the call"

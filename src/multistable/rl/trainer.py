@@ -60,7 +60,8 @@ class AgentGroup:
             with ieee_float32(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 history = self.agents.warm_up_agent(
                     index,
-                    steps=config.warmup_steps,
+                    algorithm=config.warmup_algorithm,
+                    steps=config.most_warmup_steps,
                     batch_size=config.warmup_batch_size,
                     lr=config.warmup_learning_rate,
                     target=config.target,

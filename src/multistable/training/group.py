@@ -278,14 +278,14 @@ class Group:
                 history = warmup(
                     ensemble,
                     sequences,
-                    steps=shared.warmup_steps,
+                    algorithm=shared.warmup_algorithm,
+                    steps=shared.most_warmup_steps,
                     batch_size=shared.warmup_batch_size,
                     lr=shared.warmup_learning_rate,
                     target=[config.target for config in configs],
                     max_stabilisation=shared.max_stabilisation,
                     increment=shared.increment,
                     eps=shared.eps,
-                    algorithm="paper",
                     generator=[generator(config.seed, "warmup") for config in configs],
                     on_step=watched,
                 )

@@ -13,6 +13,7 @@ from multistable.arguments import positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target
 from multistable.dynamics.contexts import ieee_float32, tf32
+from multistable.dynamics.warmup import DEFAULT_STEPS
 from multistable.scan import engine
 from multistable.scan.fused import PRECISIONS
 from multistable.tasks import settings_of
@@ -52,8 +53,9 @@ class Config(ABC):
         vaa_batch_size: states of a batch of the measure.
         stabilisation: M of the measure.
         eps: tolerance of the measure and the warmup.
+        warmup_algorithm: ``"paper"`` or ``"reliable"``, see ``ms.warmup``.
         target: k of the warmup.
-        warmup_steps: S, its gradient steps.
+        warmup_steps: S, its gradient steps; see :attr:`most_warmup_steps`.
         warmup_batch_size: n, its sequences a step.
         warmup_learning_rate: alpha.
         max_stabilisation: M*.
@@ -79,6 +81,7 @@ class Config(ABC):
     vaa_batch_size: int = 32
     stabilisation: int = 10_000
     eps: float = 1e-4
+    warmup_algorithm: str = "paper"
     target: float = 0.95
     warmup_steps: int = 100
     warmup_batch_size: int = 200
@@ -91,7 +94,7 @@ class Config(ABC):
     def __post_init__(self) -> None:
         _ = self.task_name  # An error for one that is not registered.
         choices: dict[str, Sequence[str]] = {"cell": list(CELLS), "version": list(self.versions())}
-        for name, accepted in (choices | {"precision": PRECISIONS, "dtype": DTYPES}).items():
+        for name, accepted in (choices | _CHOICES).items():
             if getattr(self, name) not in accepted:
                 raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
         for name in _COUNTS:
@@ -143,6 +146,11 @@ class Config(ABC):
         """What ``version`` stands for."""
         return self.versions()[self.version]
 
+    @property
+    def most_warmup_steps(self) -> int:
+        """S for Algorithm 3; a warmup that goes on until it succeeds may take as many times S as it may by default."""
+        return self.warmup_steps * DEFAULT_STEPS[self.warmup_algorithm] // DEFAULT_STEPS["paper"]
+
     def computing(self) -> AbstractContextManager[Any]:
         """The context of training, in which products have the ``precision`` asked for.
 
@@ -183,7 +191,15 @@ class Config(ABC):
         return f"{self.task_name}-{self.cell}-{self.version}-{self.seed}-{self.key}"
 
 
-_OF_WARMUP = ("target", "warmup_steps", "warmup_batch_size", "warmup_learning_rate", "max_stabilisation", "increment")
+_CHOICES: dict[str, Sequence[str]] = {
+    "precision": PRECISIONS,
+    "dtype": DTYPES,
+    "warmup_algorithm": list(DEFAULT_STEPS),
+}
+_OF_WARMUP = (
+    *("warmup_algorithm", "target", "warmup_steps", "warmup_batch_size", "warmup_learning_rate"),
+    *("max_stabilisation", "increment"),
+)
 _COUNTS = (
     *("hidden_size", "num_layers", "batch_size", "vaa_batches", "vaa_batch_size", "stabilisation"),
     *("warmup_steps", "warmup_batch_size", "max_stabilisation", "increment"),
