@@ -1,6 +1,7 @@
 """Each kind of bad input gets a message that names the argument, what was given and what is accepted."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -139,11 +140,22 @@ def test_sizes_of_what_tells_attractors_that_are_not_positive_integers(rnn, name
         ms.attractors(rnn, torch.zeros(5, 250, 2), **{name: 0})
 
 
-@pytest.mark.parametrize("value", [0, -3, 2.5, None, True])
-@pytest.mark.parametrize("name", ["steps", "batch_size", "max_stabilisation", "increment"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (name, value)
+        for name, value in product(["steps", "batch_size", "max_stabilisation", "increment"], [0, -3, 2.5, None, True])
+        if (name, value) != ("steps", None)  # as many as the algorithm has by default
+    ],
+)
 def test_sizes_of_a_warmup_that_are_not_positive_integers(rnn, name, value):
     with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
         ms.warmup(rnn, torch.zeros(5, 250, 2), **{name: value})
+
+
+def test_an_algorithm_that_is_not_known(rnn):
+    with pytest.raises(ValueError, match="algorithm must be one of 'reliable', 'paper', got 'other'"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm="other")
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_all_stands_for_every_one(monkeypatch):
         ("--testing-sequences 200", "testing_sequences", 200),
         ("--precision tf32x3", "precision", "tf32x3"),
         ("--vaa-every 0", "vaa_every", 0),
+        ("--warmup-algorithm reliable", "warmup_algorithm", "reliable"),
         ("--k 0.5", "target", 0.5),
         ("--set warmup_steps=12", "warmup_steps", 12),
         ("--set dtype=float64", "dtype", "float64"),

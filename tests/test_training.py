@@ -150,6 +150,15 @@ def test_warmups_of_different_settings_do_not_go_together():
     assert [len(group) for group in groups(configs, 32)] == [1, 1, 1]
 
 
+def test_the_algorithm_of_the_warmup_names_runs_that_are_warmed_up():
+    """What a run was called before there was a choice is what it is called with the paper's algorithm."""
+    assert small(version="warmup", warmup_algorithm="paper").name == small(version="warmup").name
+    assert small(version="warmup", warmup_algorithm="reliable").name != small(version="warmup").name
+    assert small(warmup_algorithm="reliable").name == small().name
+    with pytest.raises(ValueError, match="warmup_algorithm must be one of reliable, paper, got 'other'"):
+        small(warmup_algorithm="other")
+
+
 # A run is the same alone and together
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from multistable.dynamics.history import WarmupStep
 from multistable.dynamics.system import States, at_time, flat
 from multistable.dynamics.vaa import proxy
-from multistable.dynamics.warming import Warming, descend, gradients_of
+from multistable.dynamics.warming import Warming, check_finite, descend, gradients_of
 
 
 def paper_warmup(warming: Warming) -> None:
@@ -16,7 +16,9 @@ def paper_warmup(warming: Warming) -> None:
         period = warming.draws.integer(min(warming.max_stabilisation, 1 + warming.increment * step))
         values = _layer_values(warming, states, period)
         loss = ((values - warming.target.to(values)) ** 2).mean(dim=0)
-        descend(gradients_of(loss, warming, step), warming)
+        gradients = gradients_of(loss, warming)
+        check_finite(loss, gradients, warming, step)
+        descend(gradients, warming)
         warming.record(WarmupStep(step, values.detach().cpu(), loss.detach().cpu(), period))
 
 

@@ -92,7 +92,8 @@ class WarmupHistory:
         """
         if self.target.dim() == 0:
             return self._outcome(self.vaa, self.target, self.vaa_star)
-        return [self._outcome(*member) for member in zip(self.vaa, self.target, self.vaa_star.unbind(-1), strict=True)]
+        own = [values[:steps] for values, steps in zip(self.vaa_star.unbind(-1), self.gradient_steps, strict=True)]
+        return [self._outcome(*member) for member in zip(self.vaa, self.target, own, strict=True)]
 
     @property
     def multistable(self) -> bool:

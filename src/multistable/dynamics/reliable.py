@@ -16,7 +16,7 @@ from multistable.dynamics.history import WarmupCheck, WarmupStep
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
-from multistable.dynamics.warming import Warming, descend, gradients_of, interpolate, normalised
+from multistable.dynamics.warming import Warming, check_finite, descend, gradients_of, interpolate, normalised
 
 # The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
@@ -133,11 +133,15 @@ def _descend(warming: Warming, progress: _Progress, step: int, repeats: float) -
     period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
     values, losses = _layer_values(warming, states, period, repeats)
     loss = losses.mean(dim=0)
-    descend(normalised(gradients_of(loss, warming, step), system), warming)
+    check_finite(loss, [], warming, step)
+    gradients, finite = normalised(gradients_of(loss, warming), system)
+    descend(gradients, warming)
     # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
     interpolate(weights, before, progress.rate, system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
-    progress.after_step(period, now.vaa_star.min(dim=0).values, warming.max_stabilisation)
+    # A period over which the gradient overflows is too long, however far apart its states are.
+    apart = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
+    progress.after_step(period, apart, warming.max_stabilisation)
     warming.record(now, took)
 
 

@@ -55,9 +55,13 @@ class Warming:
             self.on_step(step)
 
 
-def gradients_of(loss: Tensor, warming: Warming, step: int) -> list[Tensor | None]:
+def gradients_of(loss: Tensor, warming: Warming) -> list[Tensor | None]:
     """The gradient of the sum of ``loss (...)``, by BPTT over the stabilisation period and the input sequence."""
-    gradients = torch.autograd.grad(loss.sum(), warming.parameters, allow_unused=True)
+    return list(torch.autograd.grad(loss.sum(), warming.parameters, allow_unused=True))
+
+
+def check_finite(loss: Tensor, gradients: list[Tensor | None], warming: Warming, step: int) -> None:
+    """An error for a loss or a gradient that is not finite."""
     norms = [torch.linalg.vector_norm(g) for g in gradients if g is not None]
     if not torch.isfinite(torch.stack([loss.detach().sum(), *norms])).all():
         advice = "were they finite?" if step == 1 else f"a smaller lr than {warming.lr:g} may help"
@@ -65,7 +69,6 @@ def gradients_of(loss: Tensor, warming: Warming, step: int) -> list[Tensor | Non
             f"the loss or its gradient is not finite at warmup step {step}: loss {loss.sum().item():.3g}. The "
             f"parameters are as they were before the call; {advice}"
         )
-    return list(gradients)
 
 
 def descend(gradients: list[Tensor | None], warming: Warming) -> None:
@@ -75,12 +78,20 @@ def descend(gradients: list[Tensor | None], warming: Warming) -> None:
     warming.optimiser.step()
 
 
-def normalised(gradients: list[Tensor | None], system: System) -> list[Tensor | None]:
-    """The gradient of each network with a norm of 1."""
-    squares = [g.square().reshape(*system.leading, -1).sum(dim=-1) for g in gradients if g is not None]
+def normalised(gradients: list[Tensor | None], system: System) -> tuple[list[Tensor | None], Tensor]:
+    """The gradient of each network with a norm of 1, or 0 where it is not finite; and where it is, ``(...)``.
+
+    Over a long period a gradient may overflow though the states are as they should be.
+    """
+    squares = [g.double().square().reshape(*system.leading, -1).sum(dim=-1) for g in gradients if g is not None]
     norm = torch.stack(squares).sum(dim=0).sqrt()
-    scale = torch.where(norm > 0, 1 / norm, 0)
-    return [None if g is None else g * _for_weights(scale, g) for g in gradients]
+    finite = norm.isfinite()
+    scale = torch.where(finite & (norm > 0), 1 / norm, 0)
+
+    def one(g: Tensor) -> Tensor:
+        return torch.where(_for_weights(finite, g), g * _for_weights(scale, g), 0).to(g.dtype)
+
+    return [None if g is None else one(g) for g in gradients], finite.cpu()
 
 
 @torch.no_grad()

@@ -332,14 +332,11 @@ def _where_alone_finite(of: Of, member: int, rnn: RNN) -> Any:
 
 
 def _course(history: WarmupHistory, member: int) -> dict[str, Any]:
-    """The warmup of one member, as JSON has it."""
-    return {
-        "outcome": history.outcome[member],
-        "vaa": history.vaa[member],
-        "vaa_star": history.vaa_star[..., member].tolist(),
-        "loss": history.loss[..., member].tolist(),
-        "stabilisation": history.stabilisation[..., member].tolist(),
-    }
+    """The warmup of one member, as JSON has it: its own steps, whatever the others took."""
+    steps = int(history.gradient_steps[member])
+    courses = {name: getattr(history, name)[:steps, ..., member] for name in ("vaa_star", "loss", "stabilisation")}
+    told = {name: values.tolist() for name, values in courses.items()}
+    return {"outcome": history.outcome[member], "vaa": history.vaa[member]} | told
 
 
 def _part(tensors: Any, part: str) -> dict[str, Tensor]:

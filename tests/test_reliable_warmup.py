@@ -1,0 +1,208 @@
+"""The default warmup: it goes on until the true measure is content, and says so where it never was."""
+
+import importlib
+import math
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import multistable as ms
+from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
+from multistable.dynamics.system import studying
+from multistable.dynamics.warming import normalised
+from networks import FEATURES, KINDS, in_layout, make
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def copy_sequences(time, n, features=1, dtype=torch.float32):
+    return torch.randn(time, n, features, generator=generator(1)).to(dtype)
+
+
+@pytest.fixture
+def short_verification(monkeypatch):
+    """The true measure after fewer steps: these tests are about what is done with it."""
+    monkeypatch.setattr(importlib.import_module("multistable.dynamics.warmup"), "FINAL_STABILISATION", 300)
+
+
+def quick(rnn, x, **settings):
+    settings = {"batch_size": 8, "max_stabilisation": 20, "generator": generator()} | settings
+    with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+        return ms.warmup(rnn, x, **settings)
+
+
+# What it reaches
+
+
+@pytest.mark.parametrize("kind", [lambda: nn.RNN(1, 48), lambda: nn.GRU(1, 32), lambda: nn.LSTM(1, 32)])
+def test_small_networks_become_multistable_and_the_history_says_how(kind):
+    seeds = range(3)
+    with torch.random.fork_rng():
+        members = [torch.manual_seed(seed) and ms.from_torch(kind()) for seed in seeds]
+    ensemble, x = ms.Ensemble(members), copy_sequences(40, 256)
+    history = ms.warmup(ensemble, x, batch_size=64, generator=[generator(seed) for seed in seeds])
+    assert history.outcome == ["multistable"] * 3
+    assert history.multistable
+    assert min(history.vaa) >= 0.95
+    assert min(ms.measure(ensemble, x, generator=generator(99)).vaa) > 0.9
+    assert (history.gradient_steps % CHECK_EVERY == 0).all()
+    assert int(history.gradient_steps.max()) == len(history) == history.checks[-1].step
+
+
+@pytest.mark.usefixtures("short_verification")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_network_can_be_warmed_up(kind):
+    rnn = make(kind)
+    before = {name: p.clone() for name, p in rnn.named_parameters()}
+    x = copy_sequences(9, 40, FEATURES, torch.float64)
+    history = quick(rnn, in_layout(rnn, x), steps=3)
+    assert len(history) == 3
+    changed = {name for name, p in rnn.named_parameters() if not torch.equal(p, before[name])}
+    assert changed
+    assert not any("transient" in name or "readout" in name for name in changed)
+
+
+# Each as if alone, and twice the same
+
+
+@pytest.mark.usefixtures("short_verification")
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "brc"])
+def test_members_of_an_ensemble_are_warmed_up_as_alone(cell, double):
+    members = [ms.RNN(cell, 1, 8, 2, double=double, dtype=torch.float64, generator=generator(s)) for s in range(3)]
+    x = copy_sequences(8, 40, dtype=torch.float64)
+    ensemble, targets = ms.Ensemble(members), [0.95, 0.1, 0.5]
+    together = quick(ensemble, x, steps=30, target=targets, generator=[generator(10 + seed) for seed in range(3)])
+    for seed, (member, warmed) in enumerate(zip(members, ensemble.unstack(), strict=True)):
+        alone = quick(member, x, steps=30, target=targets[seed], generator=generator(10 + seed))
+        steps = len(alone)
+        assert together.gradient_steps[seed] == alone.gradient_steps == steps
+        assert torch.equal(together.stabilisation[:steps, seed], alone.stabilisation)
+        torch.testing.assert_close(together.loss[:steps, seed], alone.loss, rtol=1e-6, atol=1e-8)
+        assert together.vaa[seed] == pytest.approx(alone.vaa)
+        assert together.outcome[seed] == alone.outcome
+        for a, b in zip(warmed.parameters(), member.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_the_same_generator_seed_gives_the_same_weights_twice():
+    first, second, other = (make("torch.nn.LSTM") for _ in range(3))
+    x = copy_sequences(9, 40, FEATURES, torch.float64)
+    histories = [quick(rnn, x, steps=20, generator=generator(s)) for rnn, s in ((first, 1), (second, 1), (other, 2))]
+    assert all(torch.equal(p, q) for p, q in zip(first.parameters(), second.parameters(), strict=True))
+    assert not all(torch.equal(p, q) for p, q in zip(first.parameters(), other.parameters(), strict=True))
+    assert histories[0].vaa == histories[1].vaa
+
+
+# When it stops
+
+
+def remembering(units=12):
+    """A BRC of units that see one input each and remember its sign."""
+    rnn = ms.RNN("brc", units, units)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+        rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
+        rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
+    return rnn
+
+
+def zero(rnn):
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+    return rnn
+
+
+def pushes(n=64, units=12):
+    signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
+    return 5e3 * signs.expand(20, n, units)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on():
+    ensemble = ms.Ensemble([remembering(), zero(remembering())])
+    seen = []
+
+    def look(step):
+        if step.step >= CHECK_EVERY:
+            seen.append([p.detach()[0].clone() for p in ensemble.parameters()])
+
+    history = quick(ensemble, pushes(), steps=25, lr=1e-6, max_stabilisation=5, batch_size=64, on_step=look)
+    assert history.gradient_steps.tolist() == [CHECK_EVERY, 25]
+    assert history.outcome == ["multistable", "collapsed"]
+    for later in seen[1:]:
+        assert all(torch.equal(p, q) for p, q in zip(seen[0], later, strict=True))
+    assert all(torch.equal(p[0], q) for p, q in zip(ensemble.parameters(), seen[0], strict=True))
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_network_that_stays_collapsed_starts_again_and_warns():
+    rnn = zero(nn.GRU(FEATURES, 4))
+    x = copy_sequences(9, 40, FEATURES)
+    with pytest.warns(ms.WarmupWarning, match="collapsed"):
+        history = ms.warmup(rnn, x, steps=PATIENCE + 5, batch_size=8, max_stabilisation=20, generator=generator())
+    assert history.restarts == 1
+    assert history.gradient_steps == PATIENCE + 5
+    assert history.outcome == "collapsed"
+    assert not history.multistable
+    assert history.vaa == pytest.approx(1 / 32)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_network_that_forgets_under_large_inputs_does_not_pass():
+    """Each unit remembers a sign, but an input far from zero, which the measure meets seldom, sets them all."""
+    rnn = remembering()
+    with torch.no_grad():
+        rnn.layers[0].cell.input_weight[0, 2 * 12 :] = 0.18
+    x = pushes()
+    x = torch.where(torch.arange(12) == 0, 0, x)
+    assert ms.measure(rnn, x, stabilisation=300, generator=generator(3)).vaa > 0.9
+    history = quick(rnn, x, steps=CHECK_EVERY, lr=1e-9, max_stabilisation=5, batch_size=64)
+    assert history.checks[-1].asked
+    assert math.isnan(history.checks[-1].vaa)
+
+
+# What it descends
+
+
+def test_states_that_nearly_coincide_are_driven_apart_where_vaa_star_has_no_gradient():
+    states = (1e-6 * torch.randn(5, 3, dtype=torch.float64, generator=generator())).requires_grad_()
+    (nothing,) = torch.autograd.grad(ms.vaa_star(states), states)
+    assert not nothing.any()
+
+    def loss(x):
+        return persistence_loss(x, x, eps=1e-4, repeats=100)
+
+    (gradient,) = torch.autograd.grad(loss(states), states)
+    assert loss(states - 1e-8 * gradient / gradient.norm()) < loss(states)
+
+
+def test_the_loss_is_that_of_states_at_rest_and_higher_for_states_that_move():
+    end = torch.randn(6, 4, dtype=torch.float64, generator=generator())
+    ratios = 1e-4 / torch.cdist(end.tanh(), end.tanh()).fill_diagonal_(1e-4)
+    at_rest = ratios.sum(dim=-1).log().mean()
+    torch.testing.assert_close(persistence_loss(end, end, 1e-4, 100), at_rest, rtol=1e-9, atol=1e-9)
+    moved = [persistence_loss(end - far, end, 1e-4, 100) for far in (1e-4, 1e-2, 1.0)]
+    assert at_rest < moved[0] < moved[1] < moved[2]
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    shuffled = persistence_loss((end - 0.1)[order], end[order], 1e-4, 100)
+    torch.testing.assert_close(shuffled, persistence_loss(end - 0.1, end, 1e-4, 100))
+
+
+def test_a_gradient_that_overflows_does_not_move_its_network_nor_spoil_the_others():
+    ensemble = ms.Ensemble([ms.RNN("gru", 1, 4) for _ in range(3)])
+    gradients = [torch.full_like(p, 1e30) for p in ensemble.parameters()]
+    gradients[0][1, 0, 0] = math.inf
+    gradients[1][2, 0, 0] = math.nan
+    with studying(ensemble, copy_sequences(5, 4)) as (system, _):
+        scaled, finite = normalised(gradients, system)
+    assert finite.tolist() == [True, False, False]
+    norms = torch.stack([g.reshape(3, -1).square().sum(dim=-1) for g in scaled]).sum(dim=0).sqrt()
+    torch.testing.assert_close(norms, torch.tensor([1.0, 0.0, 0.0]))
