@@ -83,6 +83,7 @@ def test_every_setting_changes_the_name():
         "version": "double",
         "cell_options": {"recurrent_bias": True},
         "precision": "tf32",
+        "warmup_algorithm": "reliable",
         "dtype": "float32",
         "reward_input": True,
         "vaa_every": 8,

@@ -150,15 +150,6 @@ def test_warmups_of_different_settings_do_not_go_together():
     assert [len(group) for group in groups(configs, 32)] == [1, 1, 1]
 
 
-def test_the_algorithm_of_the_warmup_names_runs_that_are_warmed_up():
-    """What a run was called before there was a choice is what it is called with the paper's algorithm."""
-    assert small(version="warmup", warmup_algorithm="paper").name == small(version="warmup").name
-    assert small(version="warmup", warmup_algorithm="reliable").name != small(version="warmup").name
-    assert small(warmup_algorithm="reliable").name == small().name
-    with pytest.raises(ValueError, match="warmup_algorithm must be one of reliable, paper, got 'other'"):
-        small(warmup_algorithm="other")
-
-
 # A run is the same alone and together
 
 
@@ -273,9 +264,12 @@ def test_runs_can_divide_one_learning_set_in_different_ways():
     assert not torch.equal(parts.training[0], parts.training[1])
 
 
+@pytest.mark.usefixtures("short_final_check")
 @pytest.mark.parametrize("warmed_on", ["data", "random"])
-def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(warmed_on, tmp_path):
-    config = small(version="warmup", epochs=1, dtype="float64", warmup_sequences=warmed_on)
+@pytest.mark.parametrize(("algorithm", "steps"), [("paper", 3), ("reliable", 15)])
+def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(algorithm, steps, warmed_on, tmp_path):
+    settings = {"warmup_algorithm": algorithm, "warmup_sequences": warmed_on}
+    config = small(version="warmup", epochs=1, dtype="float64", **settings)
     (folder,) = train(config, tmp_path)
     rows = division([config], 50, CPU).training
     inputs = sets([config], "train", CPU).take(rows).inputs[:, 0]
@@ -286,13 +280,14 @@ def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(wa
         history = ms.warmup(
             model.rnn,
             inputs if warmed_on == "data" else noise,
-            steps=3,
+            algorithm=algorithm,
+            steps=steps,
             batch_size=8,
             max_stabilisation=10,
-            algorithm="paper",
             generator=generator(0, "warmup"),
         )
     np.testing.assert_allclose(course["vaa_star"], history.vaa_star.numpy(), rtol=1e-9)
+    assert len(course["loss"]) == history.gradient_steps
     sizes = {"batches": 2, "batch_size": 4, "stabilisation": 50}
     measured = folder.metrics()[0]
     value = ms.measure(model.rnn, inputs, generator=generator(0, "vaa", 0), **sizes).vaa

@@ -79,6 +79,7 @@ def test_every_setting_changes_the_name():
         "version": "double",
         "cell_options": {"recurrent_bias": True},
         "precision": "tf32",
+        "warmup_algorithm": "reliable",
         "dtype": "float64",
         "training_sequences": None,
         "testing_sequences": None,
@@ -96,7 +97,7 @@ def test_every_setting_changes_the_name():
 
 
 def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
-    assert small(target=0.5).name == small().name
+    assert small(target=0.5, warmup_algorithm="reliable").name == small().name
     assert small(target=0.5, version="warmup").name != small(version="warmup").name
     assert small(warmup_sequences="random").name == small().name
 
@@ -116,6 +117,7 @@ def test_names_stay_what_they_are():
     [
         ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
         ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
+        ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of reliable, paper, got 'other'"),
         ({"precision": "half"}, "precision must be one of ieee, tf32x3, tf32, got 'half'"),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
         ({"epochs": 0}, "epochs must be a positive integer, got 0"),
