@@ -34,20 +34,26 @@ class WarmupHistory:
 
     Attributes:
         target: k, ``(...)``.
+        tolerance: how near VAA has to come to each target that is a wanted VAA, ``(...)``; NaN for the others, where
+            more is better.
         vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
         gradient_steps: how many steps each network took, ``(...)``. Members of an ensemble that were multistable
             before the others took fewer than there are entries in the history, and stayed as they were from then on.
+        verified: which networks passed the verification of the default warmup, ``(...)``. Where histories coincide, as
+            they do in a T-Maze, so do states, and VAA is as high as it can be below ``target``.
         restarts: how often each began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
     """
 
-    def __init__(self, target: Tensor, batch_size: int, final_batch_size: int) -> None:
+    def __init__(self, target: Tensor, tolerance: Tensor, batch_size: int, final_batch_size: int) -> None:
         self.target = target
+        self.tolerance = tolerance
         self.vaa: Any = None
         self._batch_size = batch_size
         self._final_batch_size = final_batch_size
         self._steps: list[WarmupStep] = []
         self.gradient_steps = torch.zeros(target.shape, dtype=torch.long)
+        self.verified = torch.zeros(target.shape, dtype=torch.bool)
         self.restarts = torch.zeros(target.shape, dtype=torch.long)
         self.checks: list[WarmupCheck] = []
 
@@ -86,14 +92,16 @@ class WarmupHistory:
     def outcome(self) -> Any:
         """How it ended, for an ensemble a list: ``"multistable"``, or what kept the network from it.
 
+        With a wanted VAA, ``"multistable"`` says that it was reached, and ``"missed"`` that it was not. Else
         ``"collapsed"``: all states of a batch coincide in some layer, VAA* is 1/n and has no gradient.
         ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end
         at few attractors. ``"short"``: VAA* did not come near its target.
         """
         if self.target.dim() == 0:
-            return self._outcome(self.vaa, self.target, self.vaa_star)
+            return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.vaa_star)
         own = [values[:steps] for values, steps in zip(self.vaa_star.unbind(-1), self.gradient_steps, strict=True)]
-        return [self._outcome(*member) for member in zip(self.vaa, self.target, own, strict=True)]
+        members = zip(self.vaa, self.target, self.tolerance, self.verified, own, strict=True)
+        return [self._outcome(*member) for member in members]
 
     @property
     def multistable(self) -> bool:
@@ -101,7 +109,11 @@ class WarmupHistory:
         outcomes = self.outcome if isinstance(self.outcome, list) else [self.outcome]
         return all(outcome == "multistable" for outcome in outcomes)
 
-    def _outcome(self, vaa: float, target: Tensor, vaa_star: Tensor) -> str:
+    def _outcome(self, vaa: float, target: Tensor, tolerance: Tensor, verified: Tensor, vaa_star: Tensor) -> str:
+        if verified:
+            return "multistable"
+        if not tolerance.isnan():
+            return "multistable" if abs(vaa - float(target)) <= float(tolerance) else "missed"
         recent = vaa_star[-10:].mean(dim=0)
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
@@ -118,6 +130,7 @@ class WarmupHistory:
             "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end "
             "at few attractors",
             "short": "VAA* did not come near its target",
+            "missed": "it is further from the wanted VAA than the tolerance",
         }
         return [
             f"warmup did not make {'the network' if single else f'member {index}'} multistable: "

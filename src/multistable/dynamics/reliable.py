@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.history import WarmupCheck, WarmupStep
+from multistable.dynamics.merging import Layer, excess_of, steered
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
@@ -25,6 +26,10 @@ CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
 # Steps with periods below a quarter of the longest after which a network starts again from its first weights.
 PATIENCE = 50
 CHECK_EVERY = 10
+# Targets below this are a VAA that is wanted and not to be exceeded.
+AS_MANY_AS_POSSIBLE = 0.95
+# The multiple of the learning rate for a VAA that is this far from the wanted one, in proportion below.
+MERGING_RATE, FAR = 10.0, 0.5
 
 
 @dataclass
@@ -39,17 +44,26 @@ class _Progress:
     stuck: Tensor = field(init=False)
     """Steps in a row with short periods only."""
     finished: Tensor = field(init=False)
+    merging: Tensor = field(init=False)
+    """Multistable, and on the way to fewer attractors."""
+    aim: Tensor = field(init=False)
+    """The VAA of a batch that leads a network that is merging to the one wanted."""
 
     def __post_init__(self) -> None:
         self.longest = torch.full(self.leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(self.leading) for _ in range(2))
-        self.finished = torch.zeros(self.leading, dtype=torch.bool)
+        self.finished, self.merging = (torch.zeros(self.leading, dtype=torch.bool) for _ in range(2))
+        self.aim = torch.zeros(self.leading, dtype=torch.float64)
 
-    @property
-    def rate(self) -> Tensor:
-        """What the learning rate is multiplied with; 0 for a network that has finished."""
-        growing = 2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)
-        return torch.where(self.finished, 0.0, growing.clamp(1, LARGEST_RATE))
+    def rate(self, excess: Tensor) -> Tensor:
+        """What the learning rate is multiplied with; 0 for a network that has finished.
+
+        Args:
+            excess: by how much the VAA of the batch is above the aim of a network that is merging, ``(...)``.
+        """
+        growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
+        merging = MERGING_RATE * (excess.abs() / FAR).clamp(max=1)
+        return torch.where(self.finished, 0.0, torch.where(self.merging, merging.to(growing), growing))
 
     def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
         """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
@@ -57,6 +71,7 @@ class _Progress:
         shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
         self.longest = torch.where(apart > APART, grown, shrunk).clamp(max=most)
         self.age = self.age + 1
+        self.longest = torch.where(self.merging, most, self.longest)
         self.stuck = torch.where(self.finished | (self.longest > most / 4), 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
@@ -98,23 +113,23 @@ class _Weights:
 def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
     """Warm up until the verification is content with every network, or for ``warming.steps`` steps, in place.
 
-    A network that has finished stays as it is; what a network goes through does not depend on the others. One that is
-    not multistable in the end has the weights that came nearest.
+    A network with a wanted VAA becomes multistable first; then its states are drawn together. One that has finished
+    stays as it is; what a network goes through does not depend on the others. One that is not as it should be in the
+    end has the weights that came nearest.
 
     Returns:
         The true VAA of each network, ``(...)``, NaN for those that did not finish.
     """
     weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.system.leading)
+    progress.aim = warming.target
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     for step in range(1, warming.steps + 1):
-        _descend(warming, progress, step, repeats=2 * verification.horizon / warming.max_stabilisation)
+        _descend(warming, progress, step, verification)
         if step % CHECK_EVERY == 0 or step == warming.steps:
             ready = (progress.longest >= warming.max_stabilisation) & ~progress.finished
-            verdict = verification.judge(ready, step)
-            warming.history.checks.append(WarmupCheck(step, ready, verdict.vaa))
-            weights.consider(verdict.score)
-            vaa = torch.where(verdict.passed, verdict.vaa, vaa)
-            progress.finished = progress.finished | verdict.passed
+            passed, found = _look(warming, progress, weights, verification, ready, step)
+            vaa = torch.where(passed, found, vaa)
+            progress.finished = progress.finished | passed
             if progress.finished.all():
                 break
         again = progress.start_again()
@@ -122,22 +137,56 @@ def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
             warming.history.restarts += again
             weights.start_again(again)
     weights.settle(~progress.finished)
+    warming.history.verified = progress.finished
     return vaa
 
 
-def _descend(warming: Warming, progress: _Progress, step: int, repeats: float) -> None:
+def _look(
+    warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, ready: Tensor, step: int
+) -> tuple[Tensor, Tensor]:
+    """Look at the true VAA of the networks that are ``ready (...)``: which are as they should be, and their VAA."""
+    tolerance, wants = warming.tolerance, warming.target < AS_MANY_AS_POSSIBLE
+    verdict = verification.judge(ready & ~progress.merging, step)
+    passed, found = verdict.passed & ~wants, verdict.vaa
+    weights.consider(verdict.score)
+    merging = ready & progress.merging
+    if merging.any():
+        near = verification.near(merging, step, warming.target, tolerance)
+        weights.consider(near.score)
+        passed, found = passed | near.passed, torch.where(merging, near.vaa, found)
+        missing = warming.target - near.vaa
+        # Far away, it is the way that is left that is missing, not an error of the aim.
+        correction = torch.where(merging & (missing.abs() <= 2 * tolerance), missing / 2, 0)
+        progress.aim = (progress.aim + correction).clamp(0, 1)
+    beginning = verdict.passed & wants
+    progress.merging = progress.merging | beginning
+    # What was nearest to being multistable is not nearest to the VAA that is wanted.
+    weights.score = torch.where(beginning, -torch.inf, weights.score)
+    warming.history.checks.append(WarmupCheck(step, ready, found))
+    return passed, found
+
+
+def _descend(warming: Warming, progress: _Progress, step: int, verification: Verification) -> None:
     """One gradient step of the networks that have not finished."""
     system, weights = warming.system, warming.parameters
     before, took = _copies(weights), ~progress.finished
     states = warming.states()
     period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
-    values, losses = _layer_values(warming, states, period, repeats)
+    period = torch.where(progress.merging, (warming.max_stabilisation + period) // 2, period)
+    layers = _stabilised_layers(warming, states, period)
+    repeats = 2 * verification.horizon / warming.max_stabilisation
+    values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
+    losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
+    excess = torch.zeros_like(values)
+    if progress.merging.any():
+        excess = excess_of(layers, progress.aim, verification.states, warming.eps)
+        losses = steered(layers, losses, excess, progress.merging, warming.eps)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
     gradients, finite = normalised(gradients_of(loss, warming), system)
     descend(gradients, warming)
     # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
-    interpolate(weights, before, progress.rate, system)
+    interpolate(weights, before, progress.rate(excess.abs().mean(dim=0).cpu()), system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
     apart = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
@@ -149,9 +198,9 @@ def _copies(weights: Sequence[Tensor]) -> list[Tensor]:
     return [weight.detach().clone() for weight in weights]
 
 
-def _layer_values(warming: Warming, states: States, period: Tensor, repeats: float) -> tuple[Tensor, Tensor]:
-    """VAA* and the loss of each layer by itself, with a new u for each: both ``(layers, ...)``."""
-    system, values, losses = warming.system, [], []
+def _stabilised_layers(warming: Warming, states: States, period: Tensor) -> list[Layer]:
+    """The states of each layer by itself in the middle and at the end of the period, with a new u for each."""
+    system, layers = warming.system, []
     for index, (layer, state) in enumerate(zip(system.layers, states, strict=True)):
         u = WIDER * system.constant_input(index, warming.draws)
         start = layer.warmable_state(state)
@@ -162,9 +211,8 @@ def _layer_values(warming: Warming, states: States, period: Tensor, repeats: flo
             flat(at_time(over_time, time.to(system.device).unsqueeze(-1).expand(*system.leading, n)))
             for time in (period // 2, period)
         )
-        values.append(proxy(end.detach(), warming.eps))
-        losses.append(persistence_loss(middle, end, warming.eps, repeats))
-    return torch.stack(values), torch.stack(losses)
+        layers.append(Layer(middle, end))
+    return layers
 
 
 def persistence_loss(middle: Tensor, end: Tensor, eps: float, repeats: float) -> Tensor:

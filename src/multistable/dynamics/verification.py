@@ -11,8 +11,8 @@ from multistable.dynamics.draws import Draws
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.stabilisation import stabilise
 from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import System
-from multistable.dynamics.vaa import vaa
+from multistable.dynamics.system import System, flat
+from multistable.dynamics.vaa import distances, vaa
 
 # A network may be multistable under one input and not under another, most often not under those far from zero, which
 # the measure meets seldom. Under warmup inputs are this much larger, so that what is reached holds with a margin.
@@ -25,6 +25,8 @@ SCREENED_INPUTS, SCREENED_STATES, SCREENED_STEPS = 64, 4, (200, 1000)
 MARGIN = 0.5
 # The least VAA under any one input, as a share of the target.
 WORST_INPUT = 0.75
+# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them.
+QUICK_STEPS, WANTED_INPUTS = 1000, 40
 
 
 class Verdict(NamedTuple):
@@ -35,6 +37,14 @@ class Verdict(NamedTuple):
     """The true VAA where it was measured, else NaN."""
     score: Tensor
     """How near each came to passing; minus infinity for those that were not asked about."""
+
+
+class _Shares(NamedTuple):
+    """Each ``(..., inputs)``."""
+
+    vaa: Tensor
+    relative: Tensor
+    """Of the most that VAA can be: where sequences begin alike, some of the states to start from are equal."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +81,38 @@ class Verification:
         few = min(SCREENED_STATES, len(self.data))
         for steps in sorted({min(steps, self.horizon) for steps in (*SCREENED_STEPS, self.horizon)}):
             if left.any():
-                shares = self._shares(left, step, SCREENED_INPUTS, few, WIDER, steps)
+                shares = self._shares(left, step, SCREENED_INPUTS, few, WIDER, steps).relative
                 enough = (shares.mean(dim=-1) >= least) & (shares.amin(dim=-1) >= WORST_INPUT * self.target)
                 score = torch.where(left, score.floor() + shares.mean(dim=-1) / 2, score)
                 left = left & enough
                 score = torch.where(left, score.floor() + 1, score)
         if left.any():
-            measured = self._shares(left, step, self.inputs, self.states, 1.0, self.horizon).mean(dim=-1)
-            value = torch.where(left, measured, value)
-            score = torch.where(left, score + value / 2, score)
-        return Verdict(left & (value >= least), value, score)
+            shares = self._shares(left, step, self.inputs, self.states, 1.0, self.horizon)
+            value = torch.where(left, shares.vaa.mean(dim=-1), value)
+            relative = shares.relative.mean(dim=-1)
+            score = torch.where(left, score + relative / 2, score)
+            left = left & (relative >= least)
+        return Verdict(left, value, score)
+
+    @torch.no_grad()
+    def near(self, which: Tensor, step: int, wanted: Tensor, tolerance: float) -> Verdict:
+        """Whether the VAA of the networks ``which (...)`` is ``wanted (...)`` within a tolerance.
+
+        So near that another measure, with inputs of its own, should find it within the tolerance too.
+        """
+        steps = min(QUICK_STEPS, self.horizon)
+        quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
+        left = which & ((quick - wanted).abs() <= tolerance)
+        value = torch.full_like(quick, torch.nan)
+        score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
+        passed = torch.zeros_like(which)
+        if left.any():
+            shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
+            value = torch.where(left, shares.mean(dim=-1), value)
+            uncertainty = 2 * shares.std(dim=-1) / self.inputs**0.5
+            score = torch.where(left, -(value - wanted).abs(), score)
+            passed = left & ((value - wanted).abs() + uncertainty <= tolerance)
+        return Verdict(passed, torch.where(left, value, quick), score)
 
     def of(self, which: Tensor, step: int) -> tuple[System, SequenceSet, Draws]:
         """The networks ``which (...)`` by themselves, their sequences, and draws for a step."""
@@ -89,8 +121,8 @@ class Verification:
         seeds = self.seeds.reshape(-1)[members].tolist()
         return system, data, Draws([torch.Generator().manual_seed(seed + step) for seed in seeds], system.members)
 
-    def _shares(self, which: Tensor, step: int, inputs: int, states: int, scale: float, steps: int) -> Tensor:
-        """VAA under inputs ``scale`` times those of the measure, ``(..., inputs)``; 0 where states diverge."""
+    def _shares(self, which: Tensor, step: int, inputs: int, states: int, scale: float, steps: int) -> _Shares:
+        """Under inputs ``scale`` times those of the measure; a VAA of 0 where states diverge."""
         system, data, draws = self.of(which, step)
         batches = [draws.batch(len(data), states) for _ in range(inputs)]
         u = scale * draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)
@@ -100,6 +132,14 @@ class Verification:
         by_input = end.double().unflatten(-2, (inputs, states))
         finite = by_input.isfinite().all(dim=-1).all(dim=-1)
         values = torch.where(finite, vaa(by_input.nan_to_num(), self.eps), 0.0).cpu()
+        different = _share_of_different(flat(start).unflatten(-2, (inputs, states))).cpu()
         if which.dim() == 0:
-            return values
-        return values.new_full((*which.shape, inputs), torch.nan).masked_scatter(which.unsqueeze(-1), values)
+            return _Shares(values, values / different)
+        nothing = values.new_full((*which.shape, inputs), torch.nan)
+        return _Shares(*(nothing.masked_scatter(which.unsqueeze(-1), x) for x in (values, values / different)))
+
+
+def _share_of_different(states: Tensor) -> Tensor:
+    """The share of states ``(..., n, d)`` that differ at all, ``(...)``: equal histories lead to equal states."""
+    same = distances(states.double()) == 0
+    return (1 / same.sum(dim=-1).double()).sum(dim=-1).round(decimals=12) / states.shape[-2]

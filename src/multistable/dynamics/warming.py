@@ -36,6 +36,7 @@ class Warming:
     max_stabilisation: int
     increment: int
     eps: float
+    tolerance: float
 
     @property
     def target(self) -> Tensor:

@@ -14,7 +14,7 @@ from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
-from multistable.dynamics.reliable import reliable_warmup
+from multistable.dynamics.reliable import AS_MANY_AS_POSSIBLE, reliable_warmup
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.system import System, members_of, studying
 from multistable.dynamics.verification import Verification
@@ -41,6 +41,7 @@ def warmup(
     batch_size: int = 200,
     lr: float = 1e-2,
     target: float | Sequence[float] = 0.95,
+    tolerance: float = 0.1,
     max_stabilisation: int = 200,
     increment: int = 10,
     eps: float = 1e-4,
@@ -85,6 +86,7 @@ def warmup(
         positive_integer(name, value)
     check_positive_number("eps", eps)
     check_positive_number("lr", lr)
+    check_positive_number("tolerance", tolerance)
     goal = check_target(target, members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -94,12 +96,14 @@ def warmup(
         parameters = warmable_parameters(rnn, system)
         draws = Draws(generator, system.members)
         final = min(FINAL_BATCH_SIZE, len(data))
-        history = WarmupHistory(target=goal, batch_size=batch_size, final_batch_size=final)
+        wants = (goal < AS_MANY_AS_POSSIBLE) & (algorithm == "reliable")
+        tolerances = torch.where(wants, tolerance, torch.nan)
+        history = WarmupHistory(goal, tolerances, batch_size, final)
         with restoring(parameters):
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
                 *(system, data, draws, parameters, adjust, history, on_step),
-                *(steps, batch_size, lr, max_stabilisation, increment, eps),
+                *(steps, batch_size, lr, max_stabilisation, increment, eps, tolerance),
             )
             history.vaa = _run(algorithm, warming, final)
     for message in history.failures():
@@ -114,7 +118,8 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
         paper_warmup(warming)
         return _true_vaa(warming.system, warming.data, warming.draws, *measured)
     seeds = warming.draws.integer(2**31)
-    verification = Verification(warming.system, warming.data, seeds, warming.target, *measured)
+    multistable = warming.target.clamp(min=AS_MANY_AS_POSSIBLE)
+    verification = Verification(warming.system, warming.data, seeds, multistable, *measured)
     vaa = reliable_warmup(warming, verification)
     if bool(vaa.isnan().any()):
         system, data, draws = verification.of(vaa.isnan(), step=0)
