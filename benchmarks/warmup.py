@@ -1,11 +1,13 @@
 """How often a warmup makes a network multistable, how many gradient steps it takes and how long, over many seeds.
 
-    python benchmarks/warmup.py --seeds 20 --output docs/results/warmup
+    python benchmarks/warmup.py --output docs/results/warmup
+    python benchmarks/warmup.py --target 0.25 --seeds 10 --algorithms reliable --output docs/results/warmup_to_a_quarter
 
 prints a row for each network and algorithm, and writes ``<output>.txt`` and ``<output>.json``. The seeds of a network
 are warmed up as one ensemble, each with its own weights and draws; the time is that of all together. A warmup is a
-success if two measures with draws of their own, 10 inputs, 32 states under each and M = 10,000, are both above 0.9.
-A failure is silent if the history calls the network multistable.
+success if two measures with draws of their own, 10 inputs, 32 states under each and M = 10,000, are both above 0.9,
+or within 0.1 of a target that is lower than the default. A failure is silent if the history calls the network
+multistable.
 """
 
 import argparse
@@ -31,7 +33,7 @@ from multistable.tasks import CopyFirstInput, Denoising, Task
 
 SEQUENCES = 1000
 ALGORITHMS = ("paper", "reliable")
-SUCCESS = 0.9
+TARGET, SUCCESS, TOLERANCE = 0.95, 0.9, 0.1
 
 Row = dict[str, Any]
 
@@ -104,7 +106,7 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def warm_up(name: str, algorithm: str, seeds: Sequence[int], device: torch.device) -> Row:
+def warm_up(name: str, algorithm: str, seeds: Sequence[int], target: float, device: torch.device) -> Row:
     """Warm up a network with each of the seeds, and check what came of it."""
     network = NETWORKS[name]
     ensemble = ms.Ensemble([network.make(seed) for seed in seeds]).to(device)
@@ -116,6 +118,8 @@ def warm_up(name: str, algorithm: str, seeds: Sequence[int], device: torch.devic
             ensemble,
             sequences,
             algorithm=algorithm,
+            target=target,
+            tolerance=TOLERANCE,
             batch_size=network.batch_size,
             generator=[generator(100 + seed) for seed in seeds],
         )
@@ -124,6 +128,7 @@ def warm_up(name: str, algorithm: str, seeds: Sequence[int], device: torch.devic
     return {
         "network": name,
         "algorithm": algorithm,
+        "target": target,
         "seeds": list(seeds),
         "seconds": round(seconds, 2),
         "gradient_steps": history.gradient_steps.tolist(),
@@ -134,21 +139,33 @@ def warm_up(name: str, algorithm: str, seeds: Sequence[int], device: torch.devic
     }
 
 
+def is_success(vaa: float, target: float) -> bool:
+    """Whether a measure after the warmup is as it should be."""
+    return vaa > SUCCESS if target >= TARGET else abs(vaa - target) <= TOLERANCE
+
+
 def line(row: Row) -> str:
     """A row of the table."""
     steps, total = row["gradient_steps"], len(row["seeds"])
-    succeeded = [min(values) > SUCCESS for values in row["checks"]]
+    succeeded = [all(is_success(value, row["target"]) for value in values) for values in row["checks"]]
     claimed = [outcome == "multistable" for outcome in row["outcome"]]
     silent = sum(claim and not success for claim, success in zip(claimed, succeeded, strict=True))
-    lowest = min(min(values) for values in row["checks"])
-    cells = [f"{sum(succeeded)}/{total}", f"{lowest:.2f}", silent, f"{sum(steps) / total:.0f}", max(steps)]
+    lowest, highest = min(map(min, row["checks"])), max(map(max, row["checks"]))
+    cells = [
+        f"{sum(succeeded)}/{total}",
+        f"{lowest:.2f}",
+        f"{highest:.2f}",
+        silent,
+        f"{sum(steps) / total:.0f}",
+        max(steps),
+    ]
     cells += [sum(row["restarts"]), f"{row['seconds']:.1f}"]
     return f"{row['network']:24}{row['algorithm']:10}" + "".join(f"{cell!s:>9}" for cell in cells)
 
 
 def heading() -> str:
     """Above the rows."""
-    columns = ("success", "lowest", "silent", "steps", "most", "again", "seconds")
+    columns = ("success", "lowest", "highest", "silent", "steps", "most", "again", "seconds")
     return f"{'network':24}{'algorithm':10}" + "".join(f"{column:>9}" for column in columns)
 
 
@@ -170,6 +187,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20, help="how many: 0, 1, 2 and so on")
     parser.add_argument("--networks", nargs="+", type=among(names), default=names, metavar="NAME")
     parser.add_argument("--algorithms", nargs="+", type=among(ALGORITHMS), default=ALGORITHMS, metavar="NAME")
+    parser.add_argument("--target", type=float, default=TARGET, help="of the warmup; lower ones are a wanted VAA")
     parser.add_argument("--device", type=torch.device, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path, help="where to write, without a suffix")
     return parser.parse_args()
@@ -186,7 +204,7 @@ def main() -> None:
     rows: list[Row] = []
     for name in asked.networks:
         for algorithm in asked.algorithms:
-            rows.append(warm_up(name, algorithm, range(asked.seeds), asked.device))
+            rows.append(warm_up(name, algorithm, range(asked.seeds), asked.target, asked.device))
             lines.append(line(rows[-1]))
             print(lines[-1], flush=True)
             if asked.output:

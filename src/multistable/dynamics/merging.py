@@ -11,6 +11,8 @@ from multistable.dynamics.vaa import distances, vaa
 
 # Distances below this share of eps are small enough.
 SMALL = 0.1
+# The multiple of the learning rate where VAA is this far above the wanted one; in proportion below, down to a share.
+LARGEST_RATE, FAR, LEAST = 10.0, 0.5, 0.1
 
 
 class Layer(NamedTuple):
@@ -34,28 +36,21 @@ def merging_loss(end: Tensor, eps: float) -> Tensor:
     return apart.mean(dim=(-2, -1))
 
 
-def excess_of(layers: Sequence[Layer], aim: Tensor, states: int, eps: float) -> Tensor:
-    """By how much the VAA of each layer is above ``aim (...)``, ``(layers, ...)``.
+def steered(layers: Sequence[Layer], apart: Tensor, merging: Tensor, eps: float) -> Tensor:
+    """The loss of each layer, ``(layers, ...)``: ``apart`` but for networks that are ``merging (...)``."""
+    together = torch.stack([merging_loss(layer.end, eps) for layer in layers])
+    return torch.where(merging.to(apart.device), together, apart)
+
+
+def merging_rate(layers: Sequence[Layer], wanted: Tensor, states: int, eps: float) -> Tensor:
+    """What the learning rate is multiplied with, ``(...)``: less for a VAA that is nearly the ``wanted (...)`` one.
 
     Args:
         layers: the states of each.
-        aim: the VAA that they should have.
+        wanted: the VAA.
         states: of how many states: VAA depends on it where there are fewer attractors than states.
         eps: the tolerance of the VAA.
     """
     shares = [vaa(layer.end.detach()[..., :states, :].nan_to_num(), eps) for layer in layers]
-    return torch.stack(shares).cpu() - aim
-
-
-def steered(layers: Sequence[Layer], apart: Tensor, excess: Tensor, merging: Tensor, eps: float) -> Tensor:
-    """The loss of each layer, ``(layers, ...)``: for networks that are ``merging (...)`` towards the wanted VAA.
-
-    Args:
-        layers: the states of each.
-        apart: the loss that keeps states apart, ``(layers, ...)``: for all other networks, and where ``excess < 0``.
-        excess: see :func:`excess_of`.
-        merging: which networks.
-        eps: the tolerance of the VAA.
-    """
-    together = torch.stack([merging_loss(layer.end, eps) for layer in layers])
-    return torch.where((merging & (excess > 0)).to(apart.device), together, apart)
+    excess = torch.stack(shares).mean(dim=0).cpu() - wanted
+    return LARGEST_RATE * (excess / FAR).clamp(LEAST, 1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.history import WarmupCheck, WarmupStep
-from multistable.dynamics.merging import Layer, excess_of, steered
+from multistable.dynamics.merging import Layer, merging_rate, steered
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
@@ -28,8 +28,6 @@ PATIENCE = 50
 CHECK_EVERY = 10
 # Targets below this are a VAA that is wanted and not to be exceeded.
 AS_MANY_AS_POSSIBLE = 0.95
-# The multiple of the learning rate for a VAA that is this far from the wanted one, in proportion below.
-MERGING_RATE, FAR = 10.0, 0.5
 
 
 @dataclass
@@ -46,24 +44,20 @@ class _Progress:
     finished: Tensor = field(init=False)
     merging: Tensor = field(init=False)
     """Multistable, and on the way to fewer attractors."""
-    aim: Tensor = field(init=False)
-    """The VAA of a batch that leads a network that is merging to the one wanted."""
+    caution: Tensor = field(init=False)
+    """What the rate of merging is divided by: it doubles with each step too far."""
 
     def __post_init__(self) -> None:
         self.longest = torch.full(self.leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(self.leading) for _ in range(2))
         self.finished, self.merging = (torch.zeros(self.leading, dtype=torch.bool) for _ in range(2))
-        self.aim = torch.zeros(self.leading, dtype=torch.float64)
+        self.caution = torch.ones(self.leading)
 
-    def rate(self, excess: Tensor) -> Tensor:
-        """What the learning rate is multiplied with; 0 for a network that has finished.
-
-        Args:
-            excess: by how much the VAA of the batch is above the aim of a network that is merging, ``(...)``.
-        """
-        growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
-        merging = MERGING_RATE * (excess.abs() / FAR).clamp(max=1)
-        return torch.where(self.finished, 0.0, torch.where(self.merging, merging.to(growing), growing))
+    @property
+    def rate(self) -> Tensor:
+        """What the learning rate is multiplied with; 0 for a network that has finished."""
+        growing = 2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)
+        return torch.where(self.finished, 0.0, growing.clamp(1, LARGEST_RATE))
 
     def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
         """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
@@ -84,16 +78,21 @@ class _Progress:
 
 @dataclass
 class _Weights:
-    """The weights of each network: those it began with, and those that came nearest to passing the verification."""
+    """The weights of each network.
+
+    Those it began with, those that came nearest to passing the verification, and while it is merging the latest with
+    more attractors than are wanted.
+    """
 
     present: Sequence[Tensor]
     system: System
     first: list[Tensor] = field(init=False)
     best: list[Tensor] = field(init=False)
+    above: list[Tensor] = field(init=False)
     score: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first, self.best = _copies(self.present), _copies(self.present)
+        self.first, self.best, self.above = (_copies(self.present) for _ in range(3))
         self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
 
     def start_again(self, again: Tensor) -> None:
@@ -104,6 +103,14 @@ class _Weights:
         """Keep the present weights of networks whose ``score (...)`` is their best."""
         interpolate(self.best, _copies(self.present), (score <= self.score).float(), self.system)
         self.score = torch.maximum(self.score, score)
+
+    def keep_above(self, which: Tensor) -> None:
+        """Keep the present weights of the networks ``which (...)``."""
+        interpolate(self.above, _copies(self.present), (~which).float(), self.system)
+
+    def go_back(self, which: Tensor) -> None:
+        """Put the networks ``which (...)`` back to the weights that were kept."""
+        interpolate(self.present, self.above, (~which).float(), self.system)
 
     def settle(self, unfinished: Tensor) -> None:
         """Give the networks ``unfinished (...)`` their best weights; those that were never judged stay."""
@@ -121,7 +128,6 @@ def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
         The true VAA of each network, ``(...)``, NaN for those that did not finish.
     """
     weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.system.leading)
-    progress.aim = warming.target
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     for step in range(1, warming.steps + 1):
         _descend(warming, progress, step, verification)
@@ -145,21 +151,21 @@ def _look(
     warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, ready: Tensor, step: int
 ) -> tuple[Tensor, Tensor]:
     """Look at the true VAA of the networks that are ``ready (...)``: which are as they should be, and their VAA."""
-    tolerance, wants = warming.tolerance, warming.target < AS_MANY_AS_POSSIBLE
     verdict = verification.judge(ready & ~progress.merging, step)
-    passed, found = verdict.passed & ~wants, verdict.vaa
     weights.consider(verdict.score)
-    merging = ready & progress.merging
+    wants = warming.target < AS_MANY_AS_POSSIBLE
+    passed, found, merging = verdict.passed & ~wants, verdict.vaa, ready & progress.merging
     if merging.any():
-        near = verification.near(merging, step, warming.target, tolerance)
+        near = verification.near(merging, step, warming.target, warming.tolerance)
         weights.consider(near.score)
         passed, found = passed | near.passed, torch.where(merging, near.vaa, found)
-        missing = warming.target - near.vaa
-        # Far away, it is the way that is left that is missing, not an error of the aim.
-        correction = torch.where(merging & (missing.abs() <= 2 * tolerance), missing / 2, 0)
-        progress.aim = (progress.aim + correction).clamp(0, 1)
+        too_far = merging & ~passed & (found < warming.target)
+        weights.keep_above(merging & ~too_far)
+        weights.go_back(too_far)
+        progress.caution = torch.where(too_far, 2 * progress.caution, progress.caution)
     beginning = verdict.passed & wants
     progress.merging = progress.merging | beginning
+    weights.keep_above(beginning)
     # What was nearest to being multistable is not nearest to the VAA that is wanted.
     weights.score = torch.where(beginning, -torch.inf, weights.score)
     warming.history.checks.append(WarmupCheck(step, ready, found))
@@ -177,16 +183,17 @@ def _descend(warming: Warming, progress: _Progress, step: int, verification: Ver
     repeats = 2 * verification.horizon / warming.max_stabilisation
     values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
     losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
-    excess = torch.zeros_like(values)
+    rate = progress.rate
     if progress.merging.any():
-        excess = excess_of(layers, progress.aim, verification.states, warming.eps)
-        losses = steered(layers, losses, excess, progress.merging, warming.eps)
+        losses = steered(layers, losses, progress.merging, warming.eps)
+        slower = merging_rate(layers, warming.target, verification.states, warming.eps) / progress.caution
+        rate = torch.where(progress.merging & took, slower.to(rate), rate)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
     gradients, finite = normalised(gradients_of(loss, warming), system)
     descend(gradients, warming)
     # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
-    interpolate(weights, before, progress.rate(excess.abs().mean(dim=0).cpu()), system)
+    interpolate(weights, before, rate, system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
     apart = torch.where(finite, now.vaa_star.min(dim=0).values, 0)

@@ -87,9 +87,9 @@ class Verification:
                 left = left & enough
                 score = torch.where(left, score.floor() + 1, score)
         if left.any():
-            shares = self._shares(left, step, self.inputs, self.states, 1.0, self.horizon)
-            value = torch.where(left, shares.vaa.mean(dim=-1), value)
-            relative = shares.relative.mean(dim=-1)
+            measured = self._shares(left, step, self.inputs, self.states, 1.0, self.horizon)
+            value = torch.where(left, measured.vaa.mean(dim=-1), value)
+            relative = measured.relative.mean(dim=-1)
             score = torch.where(left, score + relative / 2, score)
             left = left & (relative >= least)
         return Verdict(left, value, score)
@@ -98,11 +98,12 @@ class Verification:
     def near(self, which: Tensor, step: int, wanted: Tensor, tolerance: float) -> Verdict:
         """Whether the VAA of the networks ``which (...)`` is ``wanted (...)`` within a tolerance.
 
-        So near that another measure, with inputs of its own, should find it within the tolerance too.
+        So near that another measure, with inputs of its own, should find it within the tolerance too. The VAA of the
+        verdict is that of a quick look for networks that are too far away for a thorough one.
         """
         steps = min(QUICK_STEPS, self.horizon)
         quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
-        left = which & ((quick - wanted).abs() <= tolerance)
+        left = which & ((quick - wanted).abs() <= 2 * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
