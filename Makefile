@@ -27,6 +27,7 @@ bench: $(INSTALLED)
 
 figures: $(INSTALLED)
 	$(BIN)/python docs/figures/warmup_of_a_gru.py
+	$(BIN)/python docs/figures/warmup_failures.py
 	$(BIN)/python docs/figures/demo.py
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.dynamics.merging import merging_loss
 from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
 from multistable.dynamics.system import studying
 from multistable.dynamics.warming import normalised
@@ -21,6 +22,12 @@ def generator(seed=0):
 
 def copy_sequences(time, n, features=1, dtype=torch.float32):
     return torch.randn(time, n, features, generator=generator(1)).to(dtype)
+
+
+def seeded(kind, *sizes, seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return kind(*sizes)
 
 
 @pytest.fixture
@@ -41,8 +48,7 @@ def quick(rnn, x, **settings):
 @pytest.mark.parametrize("kind", [lambda: nn.RNN(1, 48), lambda: nn.GRU(1, 32), lambda: nn.LSTM(1, 32)])
 def test_small_networks_become_multistable_and_the_history_says_how(kind):
     seeds = range(3)
-    with torch.random.fork_rng():
-        members = [torch.manual_seed(seed) and ms.from_torch(kind()) for seed in seeds]
+    members = [ms.from_torch(seeded(kind, seed=seed)) for seed in seeds]
     ensemble, x = ms.Ensemble(members), copy_sequences(40, 256)
     history = ms.warmup(ensemble, x, batch_size=64, generator=[generator(seed) for seed in seeds])
     assert history.outcome == ["multistable"] * 3
@@ -167,6 +173,62 @@ def test_a_network_that_forgets_under_large_inputs_does_not_pass():
     history = quick(rnn, x, steps=CHECK_EVERY, lr=1e-9, max_stabilisation=5, batch_size=64)
     assert history.checks[-1].asked
     assert math.isnan(history.checks[-1].vaa)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_where_histories_coincide_the_bar_is_the_share_of_different_states():
+    x = pushes()[:1]
+    x = torch.where(torch.arange(64).unsqueeze(-1) % 5 < 3, x, x.roll(2, dims=1))
+    rnn = remembering()
+    history = quick(rnn, x, steps=CHECK_EVERY, lr=1e-9, max_stabilisation=5, batch_size=64)
+    assert history.vaa < 0.9 * 0.95
+    assert history.verified
+    assert history.outcome == "multistable"
+
+
+# A VAA that is wanted
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_wanted_vaa_is_reached_and_not_exceeded():
+    rnn, x = remembering(), pushes()
+    before = ms.measure(rnn, x, stabilisation=300, generator=generator(99)).vaa
+    history = ms.warmup(rnn, x, target=0.7, batch_size=64, max_stabilisation=20, generator=generator())
+    assert before > 0.9
+    assert history.outcome == "multistable"
+    assert history.verified
+    assert history.vaa == pytest.approx(0.7, abs=0.1)
+    assert ms.measure(rnn, x, stabilisation=300, generator=generator(99)).vaa == pytest.approx(0.7, abs=0.1)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_wanted_vaa_that_is_missed_is_told():
+    """Multistable at the first look, with no step left to draw its states together."""
+    with pytest.warns(ms.WarmupWarning, match="missed"):
+        history = ms.warmup(
+            remembering(),
+            pushes(),
+            target=0.25,
+            steps=CHECK_EVERY,
+            lr=1e-6,
+            max_stabilisation=5,
+            batch_size=64,
+            generator=generator(),
+        )
+    assert history.vaa > 0.9
+    assert history.outcome == "missed"
+    assert not history.multistable
+    assert not history.verified
+
+
+def test_states_are_drawn_together_until_they_coincide():
+    states = torch.randn(5, 3, dtype=torch.float64, generator=generator()).requires_grad_()
+    (gradient,) = torch.autograd.grad(merging_loss(states, 1e-4), states)
+    nearer = states - 1e-3 * gradient
+    assert torch.pdist(nearer).log().mean() < torch.pdist(states).log().mean()
+    together = (1e-6 * states.detach()).requires_grad_()
+    (nothing,) = torch.autograd.grad(merging_loss(together, 1e-4), together)
+    assert not nothing.any()
 
 
 # What it descends

@@ -62,7 +62,7 @@ def main() -> None:
     draw(axes[:, 1], FALSE_SUCCESS, "a false success")
     axes[0, 0].set_ylabel("VAA*")
     axes[1, 0].set_ylabel("VAA")
-    axes[0, 0].legend(loc="center right", fontsize=9, frameon=False)
+    axes[0, 1].legend(loc="center right", fontsize=9, frameon=False)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=150)
 
 

@@ -11,8 +11,8 @@ from multistable.dynamics.vaa import distances, vaa
 
 # Distances below this share of eps are small enough.
 SMALL = 0.1
-# The multiple of the learning rate where VAA is this far above the wanted one; in proportion below, down to a share.
-LARGEST_RATE, FAR, LEAST = 10.0, 0.5, 0.1
+# The weight of drawing together, where that of keeping apart is at most 1.
+TOGETHER = 5.0
 
 
 class Layer(NamedTuple):
@@ -36,14 +36,8 @@ def merging_loss(end: Tensor, eps: float) -> Tensor:
     return apart.mean(dim=(-2, -1))
 
 
-def steered(layers: Sequence[Layer], apart: Tensor, merging: Tensor, eps: float) -> Tensor:
-    """The loss of each layer, ``(layers, ...)``: ``apart`` but for networks that are ``merging (...)``."""
-    together = torch.stack([merging_loss(layer.end, eps) for layer in layers])
-    return torch.where(merging.to(apart.device), together, apart)
-
-
-def merging_rate(layers: Sequence[Layer], wanted: Tensor, states: int, eps: float) -> Tensor:
-    """What the learning rate is multiplied with, ``(...)``: less for a VAA that is nearly the ``wanted (...)`` one.
+def excess_of(layers: Sequence[Layer], wanted: Tensor, states: int, eps: float) -> Tensor:
+    """By how much the VAA of each layer is above the ``wanted (...)`` one, 1 for a VAA of 1, ``(layers, ...)``.
 
     Args:
         layers: the states of each.
@@ -52,5 +46,23 @@ def merging_rate(layers: Sequence[Layer], wanted: Tensor, states: int, eps: floa
         eps: the tolerance of the VAA.
     """
     shares = [vaa(layer.end.detach()[..., :states, :].nan_to_num(), eps) for layer in layers]
-    excess = torch.stack(shares).mean(dim=0).cpu() - wanted
-    return LARGEST_RATE * (excess / FAR).clamp(LEAST, 1)
+    return (torch.stack(shares).cpu() - wanted) / (1 - wanted)
+
+
+def steered(layers: Sequence[Layer], apart: Tensor, excess: Tensor, merging: Tensor, eps: float) -> Tensor:
+    """The loss of each layer, ``(layers, ...)``: ``apart`` but for networks that are ``merging (...)``.
+
+    Theirs draws states together and, the more the further VAA is above the wanted one, keeps them at rest: states that
+    come nearer for ever all coincide in the end. Under an input with a VAA below the wanted one they are kept apart.
+
+    Args:
+        layers: the states of each.
+        apart: the loss that keeps states apart and at rest, ``(layers, ...)``.
+        excess: see :func:`excess_of`.
+        merging: which networks.
+        eps: the tolerance of the VAA.
+    """
+    together = torch.stack([merging_loss(layer.end, eps) for layer in layers])
+    excess = excess.to(apart)
+    both = TOGETHER * together + excess * apart
+    return torch.where(merging.to(apart.device) & (excess > 0), both, apart)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.history import WarmupCheck, WarmupStep
-from multistable.dynamics.merging import Layer, merging_rate, steered
+from multistable.dynamics.merging import Layer, excess_of, steered
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
@@ -28,6 +28,10 @@ PATIENCE = 50
 CHECK_EVERY = 10
 # Targets below this are a VAA that is wanted and not to be exceeded.
 AS_MANY_AS_POSSIBLE = 0.95
+# The multiple of the learning rate far from a wanted VAA; in proportion where it is near, down to a share.
+MERGING_RATE, LEAST = 5.0, 0.1
+# By how much the rate grows from one look to the next while nothing goes wrong.
+BOLDER = 1.2
 
 
 @dataclass
@@ -45,7 +49,7 @@ class _Progress:
     merging: Tensor = field(init=False)
     """Multistable, and on the way to fewer attractors."""
     caution: Tensor = field(init=False)
-    """What the rate of merging is divided by: it doubles with each step too far."""
+    """What the rate of merging is divided by: it doubles when a network has gone too far."""
 
     def __post_init__(self) -> None:
         self.longest = torch.full(self.leading, FIRST_PERIOD)
@@ -159,10 +163,11 @@ def _look(
         near = verification.near(merging, step, warming.target, warming.tolerance)
         weights.consider(near.score)
         passed, found = passed | near.passed, torch.where(merging, near.vaa, found)
-        too_far = merging & ~passed & (found < warming.target)
-        weights.keep_above(merging & ~too_far)
+        too_far = merging & (found < warming.target - warming.tolerance)
+        weights.keep_above(merging & (found > warming.target))
         weights.go_back(too_far)
-        progress.caution = torch.where(too_far, 2 * progress.caution, progress.caution)
+        bolder = (progress.caution / BOLDER).clamp(min=1)
+        progress.caution = torch.where(too_far, 2 * progress.caution, torch.where(merging, bolder, progress.caution))
     beginning = verdict.passed & wants
     progress.merging = progress.merging | beginning
     weights.keep_above(beginning)
@@ -185,8 +190,9 @@ def _descend(warming: Warming, progress: _Progress, step: int, verification: Ver
     losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
     rate = progress.rate
     if progress.merging.any():
-        losses = steered(layers, losses, progress.merging, warming.eps)
-        slower = merging_rate(layers, warming.target, verification.states, warming.eps) / progress.caution
+        excess = excess_of(layers, warming.target, verification.states, warming.eps)
+        losses = steered(layers, losses, excess, progress.merging, warming.eps)
+        slower = MERGING_RATE * excess.abs().mean(dim=0).clamp(LEAST, 1) / progress.caution
         rate = torch.where(progress.merging & took, slower.to(rate), rate)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)

@@ -55,7 +55,8 @@ def warmup(
     constant input, and moves the parameters so that the states stay apart. Only the parameters of recurrent layers
     change, of double layers only those of the half to warm up; parameters that do not require gradients stay.
 
-    The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. The
+    The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. With a
+    target below 0.95 it goes on from there to fewer attractors, until the VAA is the target within ``tolerance``. The
     paper's procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
@@ -68,7 +69,9 @@ def warmup(
         steps: for the default at most how many gradient steps, 500 if not given; for ``"paper"`` S, 100 if not given.
         batch_size: n, the sequences of a step.
         lr: alpha, the learning rate.
-        target: k, the VAA to reach, for ``"paper"`` the VAA* of each layer; for an ensemble also one for each member.
+        target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
+            nor less; for ``"paper"`` the VAA* of each layer. For an ensemble also one for each member.
+        tolerance: how near the default comes to a VAA that is wanted.
         max_stabilisation: M*, the longest stabilisation period.
         increment: c; for ``"paper"`` the period of step s is drawn from {1, ..., min(M*, 1 + c s)}. The default lets
             periods grow with success.
