@@ -13,6 +13,8 @@ from multistable.dynamics.vaa import distances, vaa
 SMALL = 0.1
 # The weight of drawing together, where that of keeping apart is at most 1.
 TOGETHER = 5.0
+# The excess from which on states are kept at rest too; nearer to the wanted VAA that would keep it from falling.
+KEPT = 0.8
 
 
 class Layer(NamedTuple):
@@ -52,8 +54,8 @@ def excess_of(layers: Sequence[Layer], wanted: Tensor, states: int, eps: float) 
 def steered(layers: Sequence[Layer], apart: Tensor, excess: Tensor, merging: Tensor, eps: float) -> Tensor:
     """The loss of each layer, ``(layers, ...)``: ``apart`` but for networks that are ``merging (...)``.
 
-    Theirs draws states together and, the more the further VAA is above the wanted one, keeps them at rest: states that
-    come nearer for ever all coincide in the end. Under an input with a VAA below the wanted one they are kept apart.
+    Theirs draws states together and, while VAA is far above the wanted one, keeps them at rest: states that come nearer
+    for ever all coincide in the end. Under an input with a VAA below the wanted one they are kept apart.
 
     Args:
         layers: the states of each.
@@ -64,5 +66,5 @@ def steered(layers: Sequence[Layer], apart: Tensor, excess: Tensor, merging: Ten
     """
     together = torch.stack([merging_loss(layer.end, eps) for layer in layers])
     excess = excess.to(apart)
-    both = TOGETHER * together + excess * apart
+    both = TOGETHER * together + ((excess - KEPT) / (1 - KEPT)).clamp(min=0) * apart
     return torch.where(merging.to(apart.device) & (excess > 0), both, apart)

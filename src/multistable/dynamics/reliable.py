@@ -28,8 +28,8 @@ PATIENCE = 50
 CHECK_EVERY = 10
 # Targets below this are a VAA that is wanted and not to be exceeded.
 AS_MANY_AS_POSSIBLE = 0.95
-# The multiple of the learning rate far from a wanted VAA; in proportion where it is near, down to a share.
-MERGING_RATE, LEAST = 5.0, 0.1
+# The multiple of the learning rate far from a wanted VAA; in proportion where it is nearer, down to a share.
+MERGING_RATE, FAR, LEAST = 5.0, 0.5, 0.1
 # By how much the rate grows from one look to the next while nothing goes wrong.
 BOLDER = 1.2
 
@@ -192,7 +192,7 @@ def _descend(warming: Warming, progress: _Progress, step: int, verification: Ver
     if progress.merging.any():
         excess = excess_of(layers, warming.target, verification.states, warming.eps)
         losses = steered(layers, losses, excess, progress.merging, warming.eps)
-        slower = MERGING_RATE * excess.abs().mean(dim=0).clamp(LEAST, 1) / progress.caution
+        slower = MERGING_RATE * (excess.abs().mean(dim=0) / FAR).clamp(LEAST, 1) / progress.caution
         rate = torch.where(progress.merging & took, slower.to(rate), rate)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
