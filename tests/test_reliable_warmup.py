@@ -221,6 +221,23 @@ def test_a_wanted_vaa_that_is_missed_is_told():
     assert not history.verified
 
 
+@pytest.mark.parametrize(
+    ("verifies", "vaa", "outcome"),
+    [
+        (True, 0.94, "drifting"),
+        (True, 0.96, "multistable"),
+        (False, 0.94, "multistable"),
+        (False, 0.8, "drifting"),
+    ],
+)
+def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_target(verifies, vaa, outcome):
+    history = ms.WarmupHistory(torch.tensor(0.95), torch.tensor(torch.nan), batch_size=32, final_batch_size=32)
+    history.record(ms.WarmupStep(1, torch.tensor([0.95]), torch.tensor(0.0), torch.tensor(10)))
+    history.vaa, history.verifies = vaa, verifies
+    assert history.outcome == outcome
+    assert bool(history.failures()) == (outcome != "multistable")
+
+
 def test_states_are_drawn_together_until_they_coincide():
     states = torch.randn(5, 3, dtype=torch.float64, generator=generator()).requires_grad_()
     (gradient,) = torch.autograd.grad(merging_loss(states, 1e-4), states)

@@ -41,6 +41,8 @@ class WarmupHistory:
             before the others took fewer than there are entries in the history, and stayed as they were from then on.
         verified: which networks passed the verification of the default warmup, ``(...)``. Where histories coincide, as
             they do in a T-Maze, so do states, and VAA is as high as it can be below ``target``.
+        verifies: whether the warmup verified itself. Then a network that did not pass is held to its whole target, else
+            to nine tenths of it.
         restarts: how often each began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
     """
@@ -54,6 +56,7 @@ class WarmupHistory:
         self._steps: list[WarmupStep] = []
         self.gradient_steps = torch.zeros(target.shape, dtype=torch.long)
         self.verified = torch.zeros(target.shape, dtype=torch.bool)
+        self.verifies = False
         self.restarts = torch.zeros(target.shape, dtype=torch.long)
         self.checks: list[WarmupCheck] = []
 
@@ -117,7 +120,8 @@ class WarmupHistory:
         recent = vaa_star[-10:].mean(dim=0)
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
-        if vaa >= max(0.9 * float(target), 1.5 / self._final_batch_size):
+        share = 1.0 if self.verifies else 0.9
+        if vaa >= max(share * float(target), 1.5 / self._final_batch_size):
             return "multistable"
         return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
 

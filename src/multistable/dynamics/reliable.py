@@ -133,6 +133,7 @@ def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
     """
     weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.system.leading)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
+    warming.history.verifies = True
     for step in range(1, warming.steps + 1):
         _descend(warming, progress, step, verification)
         if step % CHECK_EVERY == 0 or step == warming.steps:
