@@ -210,7 +210,7 @@ def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path
             process.send_signal(signal.SIGINT)
             break
     _, errors = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there." in errors
     todo = plan([experiments()["copy-curves"]], SMOKE, tmp_path)
     assert todo.left > 0
