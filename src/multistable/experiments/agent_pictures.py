@@ -1,7 +1,7 @@
 """Figures of agents: how they play during training, and when they first are optimal, a panel for each maze."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,16 +92,7 @@ class Courses:
 
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each cell and version: the mean over all evaluations, and at the end."""
-        panels = panels_of(results)
-        rows = []
-        for kind in grouped(results, kind_of):
-            entries = []
-            for group in panels.values():
-                curves = [run.curve(self.quantity)[1] for run in group if kind_of(run.config) == kind]
-                known = [values for values in curves if values]
-                entries.append(_ends(known) if known else "")
-            rows.append([kind_style(kind).label, *entries])
-        return ["agents", *(setting(task) for task in panels)], rows
+        return _for_each_kind(results, lambda runs: _ends([run.curve(self.quantity)[1] for run in runs]))
 
 
 def running_mean(values: Sequence[float], window: int) -> list[float]:
@@ -110,7 +101,10 @@ def running_mean(values: Sequence[float], window: int) -> list[float]:
 
 
 def _ends(curves: Sequence[Sequence[float]]) -> str:
-    """The mean of curves over all their points, and that of their last ones."""
+    """The mean of curves over all their points, and that of their last ones; nothing without any."""
+    curves = [curve for curve in curves if curve]
+    if not curves:
+        return ""
     overall, last = statistics.fmean(map(statistics.fmean, curves)), statistics.fmean(curve[-1] for curve in curves)
     return f"{overall:.3g}, at the end {last:.3g} ({len(curves)})"
 
@@ -152,14 +146,20 @@ class FirstOptimal:
 
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each cell and version."""
-        panels = panels_of(results)
-        rows = []
-        for kind in grouped(results, kind_of):
-            entries = []
-            for group in panels.values():
-                first = [run.results["first_optimal"] for run in group if kind_of(run.config) == kind]
-                reached = [count for count in first if count is not None]
-                mean = f"{statistics.fmean(reached):.0f}" if reached else "never"
-                entries.append(f"{mean} ({len(reached)} of {len(first)})" if first else "")
-            rows.append([kind_style(kind).label, *entries])
-        return ["agents", *(setting(task) for task in panels)], rows
+        return _for_each_kind(results, lambda runs: _first([run.results["first_optimal"] for run in runs]))
+
+
+def _for_each_kind(results: Sequence[Result], said: Callable[[list[Result]], str]) -> Rows:
+    """A row for each cell and version, with what is ``said`` of its agents in each maze."""
+    panels, rows = panels_of(results), []
+    for kind in grouped(results, kind_of):
+        alike = [[run for run in group if kind_of(run.config) == kind] for group in panels.values()]
+        rows.append([kind_style(kind).label, *(said(runs) if runs else "" for runs in alike)])
+    return ["agents", *(setting(task) for task in panels)], rows
+
+
+def _first(episodes: Sequence[int | None]) -> str:
+    """The mean of the episodes at which agents were first optimal, and how many ever were."""
+    reached = [episode for episode in episodes if episode is not None]
+    mean = f"{statistics.fmean(reached):.0f}" if reached else "never"
+    return f"{mean} ({len(reached)} of {len(episodes)})"
