@@ -190,15 +190,21 @@ def test_where_histories_coincide_the_bar_is_the_share_of_different_states():
 
 
 @pytest.mark.usefixtures("short_verification")
-def test_a_wanted_vaa_is_reached_and_not_exceeded():
+@pytest.mark.parametrize("target", [0.5, 0.75, 0.8])
+def test_a_wanted_vaa_is_reached_or_told_to_be_missed(target):
+    """This network mostly misses it (docs/warmup.md): what is promised is that nobody is told otherwise."""
     rnn, x = remembering(), pushes()
     before = ms.measure(rnn, x, stabilisation=300, generator=generator(99)).vaa
-    history = ms.warmup(rnn, x, target=0.75, batch_size=64, max_stabilisation=20, generator=generator())
-    assert before > 0.9
-    assert history.outcome == "multistable"
-    assert history.verified
-    assert history.vaa == pytest.approx(0.75, abs=0.1)
-    assert ms.measure(rnn, x, stabilisation=300, generator=generator(99)).vaa == pytest.approx(0.75, abs=0.1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        history = ms.warmup(rnn, x, target=target, batch_size=64, max_stabilisation=20, generator=generator())
+    after = ms.measure(rnn, x, stabilisation=300, generator=generator(99)).vaa
+    assert abs(after - target) < abs(before - target)
+    assert history.verified == (history.outcome == "multistable") == (not told)
+    if history.verified:
+        assert [history.vaa, after] == pytest.approx([target, target], abs=0.1)
+    else:
+        assert history.outcome == "missed"
 
 
 @pytest.mark.usefixtures("short_verification")

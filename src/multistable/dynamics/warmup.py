@@ -56,8 +56,9 @@ def warmup(
     change, of double layers only those of the half to warm up; parameters that do not require gradients stay.
 
     The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. With a
-    target below 0.95 it goes on from there to fewer attractors, until the VAA is the target within ``tolerance``. The
-    paper's procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
+    target below 0.95 it goes on from there to fewer attractors, until the VAA is the target within ``tolerance``; many
+    networks do not get there (docs/warmup.md), and ``history.outcome`` is ``"missed"`` then. The paper's procedure,
+    Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
     anything stops the procedure, the parameters are as they were before.
