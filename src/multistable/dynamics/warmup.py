@@ -95,6 +95,7 @@ def warmup(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
+        ieee_float32(),
         studying(rnn, sequences, batch_size=batch_size) as (system, data),
     ):
         parameters = warmable_parameters(rnn, system)

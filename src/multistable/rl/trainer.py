@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning
-from multistable.dynamics.contexts import ieee_float32
 from multistable.rl.config import AgentConfig
 from multistable.rl.drqn import DRQN
 from multistable.rl.evaluation import Evaluation, Evaluator
@@ -57,7 +56,7 @@ class AgentGroup:
 
         try:
             # What did not become multistable is told by the course of its warmup.
-            with ieee_float32(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
+            with warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 history = self.agents.warm_up_agent(
                     index,
                     algorithm=config.warmup_algorithm,

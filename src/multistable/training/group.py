@@ -20,7 +20,6 @@ from multistable.dynamics import (
     measure,
     warmup,
 )
-from multistable.dynamics.contexts import ieee_float32
 from multistable.networks import RNN, Ensemble
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
@@ -274,7 +273,7 @@ class Group:
 
         try:
             # What did not become multistable is told by the course of its warmup.
-            with ieee_float32(), warnings.catch_warnings(action="ignore", category=WarmupWarning):
+            with warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 history = warmup(
                     ensemble,
                     sequences,
