@@ -71,12 +71,14 @@ def advance(
             w_bias = tl.load(bias + n * H + unit, mask=unit < H, other=0.0)
         h = tl.load(hidden_n + own, mask=mask, other=0.0)
         c = tl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
-        x = load_gates(x_n, H * p_j, mask, X)
         t = tl.full((), 0, tl.int64)
         while t < T:
             before = t if KEEP else t % 2
             after = t + 1 if KEEP else (t + 1) % 2
             hidden_t = hidden_n + before * plane + first_row
+            # Asked for in the step that takes it, and before its products, which hide the wait. For inputs asked for in
+            # the step before, the compiler would have the products wait: it counts them together with the first h.
+            x = load_gates(x_n + t * p_t, H * p_j, mask, X)
 
             if KIND == "mgu":
                 p = to_each(h, hidden_t, rows, H, H, row, w, 0, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
@@ -101,8 +103,6 @@ def advance(
                 else:
                     h, s = brc_forward(x, p, h)
 
-            # Asked for now, so that the next step's products hide the wait.
-            x = load_gates(x_n + (t + 1) * p_t, H * p_j, mask & (t + 1 < T), X)
             if SAVE:
                 store_slots(slots_n + t * plane * SLOTS + own_slots, H, s, mask, SLOTS)
             if KEEP or not ALONE or t == T - 1:
