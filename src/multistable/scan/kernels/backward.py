@@ -20,7 +20,7 @@ def retreat(
     one, start, stop, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
     KIND: tl.constexpr, G: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    SPLITS: tl.constexpr, MATRIX: tl.constexpr,
+    SPLITS: tl.constexpr,
 ):  # fmt: skip
     """From the gradients of the states, those of the pre-activations of the steps from ``start`` to ``stop``.
 
@@ -41,7 +41,7 @@ def retreat(
     group = tl.program_id(0) // SPLITS
     groups = tl.num_programs(0) // SPLITS
     arrivals += group
-    row, unit, k = indices(split, one, ROWS, K, J, PARTS, MATRIX)
+    row, unit, k = indices(split, one, ROWS, K, J, PARTS)
     tiles = tl.cdiv(B, span)
     expected = tl.full((), 0, tl.int64)
     item = group
@@ -61,7 +61,7 @@ def retreat(
         gh_n_own = grad_hidden + n * gh_n + b * gh_b + unit.to(tl.int64) * gh_j
         gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
 
-        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G, K, MATRIX)
+        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G)
         t = stop.to(tl.int64) - 1
         s = load_gates(slots_n + t * plane * SLOTS + own_slots, H, mask, SLOTS)
         up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)
@@ -88,7 +88,7 @@ def retreat(
                 if not ALONE:
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                dfh = from_all((dn,), rows_t, rows, SLOTS * H, H, row, w, 1, 1, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                dfh = from_all((dn,), rows_t, rows, SLOTS * H, H, row, w, 1, 1, 1, K, PARTS, AHEAD, ALONE)
                 df, direct = mgu_backward_gate(s, h, dh, dfh)
                 tl.store(slots_t + own_slots, df, mask=mask)
                 v = (df,)
@@ -119,9 +119,7 @@ def retreat(
             if not ALONE:
                 expected += SPLITS
                 meet(arrivals, expected, SPLITS)
-            dh = direct + from_all(
-                v, rows_t, rows, SLOTS * H, H, row, w, 0, LATE, LAST, ROWS, K, PARTS, AHEAD, ALONE, MATRIX
-            )
+            dh = direct + from_all(v, rows_t, rows, SLOTS * H, H, row, w, 0, LATE, LAST, K, PARTS, AHEAD, ALONE)
             t -= 1
         tl.store(grad_h + n * plane + own, dh, mask=mask)
         if KIND == "lstm":

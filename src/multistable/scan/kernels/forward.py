@@ -27,8 +27,7 @@ def advance(
     one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
     KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SLOTS: tl.constexpr, BIAS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    SPLITS: tl.constexpr, MATRIX: tl.constexpr,
-    SAVE: tl.constexpr, KEEP: tl.constexpr,
+    SPLITS: tl.constexpr, SAVE: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
     """Advance ``N`` recurrences of ``B`` rows over ``T`` steps.
 
@@ -46,7 +45,7 @@ def advance(
     group = tl.program_id(0) // SPLITS
     groups = tl.num_programs(0) // SPLITS
     arrivals += group
-    row, unit, k = indices(split, one, ROWS, K, J, PARTS, MATRIX)
+    row, unit, k = indices(split, one, ROWS, K, J, PARTS)
     tiles = tl.cdiv(B, span)
     expected = tl.full((), 0, tl.int64)
     item = group
@@ -66,7 +65,7 @@ def advance(
         slots_n = slots + n * T * plane * SLOTS
         x_n = projected + n * p_n + b * p_b + unit.to(tl.int64) * p_j
 
-        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G, K, MATRIX)
+        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G)
         if BIAS:
             w_bias = tl.load(bias + n * H + unit, mask=unit < H, other=0.0)
         h = tl.load(hidden_n + own, mask=mask, other=0.0)
@@ -81,19 +80,19 @@ def advance(
             x = load_gates(x_n + t * p_t, H * p_j, mask, X)
 
             if KIND == "mgu":
-                p = to_each(h, hidden_t, rows, H, H, row, w, 0, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                p = to_each(h, hidden_t, rows, H, H, row, w, 0, 1, ROWS, K, PARTS, AHEAD, ALONE)
                 f = sigmoid(x[0] + p[0])
                 fh = f * h
                 if not ALONE:
                     tl.store(modulated_n + own, fh, mask=mask)
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                q = to_each(fh, modulated_n + first_row, rows, H, H, row, w, 1, 1, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                q = to_each(fh, modulated_n + first_row, rows, H, H, row, w, 1, 1, ROWS, K, PARTS, AHEAD, ALONE)
                 candidate = tanh(x[1] + q[0])
                 h = f * candidate + (1 - f) * h
                 s = (f, candidate)
             else:
-                p = to_each(h, hidden_t, rows, H, H, row, w, 0, G, ROWS, K, PARTS, AHEAD, ALONE, MATRIX)
+                p = to_each(h, hidden_t, rows, H, H, row, w, 0, G, ROWS, K, PARTS, AHEAD, ALONE)
                 if KIND == "lstm":
                     h, c, s = lstm_forward(x, p, c)
                 elif KIND == "gru":

@@ -20,13 +20,20 @@ ROWS_AHEAD = 4
 MOST_ROWS = 16
 """Rows of a tile at most: with more, states and gates push weights out of registers."""
 
-DOT_ROWS = 16
+MATRIX_ROWS = 16
 """Rows of a tile on the matrix units, their least."""
 
-STATES_SHARED = 32 * 1024
-"""Bytes of shared memory for states on the way to the matrix units, beside the weights that lie there."""
+MATRIX_INPUTS = 512
+"""Units of a layer that the matrix units take, at most: with more, the programs of a group are too many."""
 
-ROWS_FOR_DOT = 4
+HELD_FORWARD = 160
+HELD_BACKWARD = 136
+"""Weights that a thread holds beside what the matrix units leave there; the others are in shared memory."""
+
+STATES_SHARED = 64 * 1024
+"""Bytes of shared memory for states on the way to the matrix units, at most, beside the weights that lie there."""
+
+ROWS_FOR_MATRIX = 4
 """Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""
 
 
@@ -36,7 +43,8 @@ class Plan:
 
     ``span`` rows of a recurrence make a tile, which has place for ``rows``. ``splits`` programs, each with ``units``
     of the hidden units, advance one tile together, and ``groups`` such groups share all tiles. ``inputs`` are the
-    hidden units, padded, in ``parts``. ``matrix`` is the manner of the products, see ``product.py``.
+    hidden units, padded, in ``parts``. ``matrix`` says that products are on the matrix units, see ``matrix.py``, not a
+    row at a time, see ``product.py``.
     """
 
     rows: int
@@ -47,7 +55,7 @@ class Plan:
     groups: int
     parts: int
     warps: int
-    matrix: str
+    matrix: bool
 
     @property
     def grid(self) -> tuple[int]:
@@ -56,14 +64,13 @@ class Plan:
     @property
     def constants(self) -> dict[str, Any]:
         """The compile-time arguments of the kernels that follow from the plan."""
+        own = {} if self.matrix else {"PARTS": self.parts, "AHEAD": min(self.rows, ROWS_AHEAD)}
         return {
             "ROWS": self.rows,
             "K": self.inputs,
             "J": self.units,
-            "PARTS": self.parts,
-            "AHEAD": min(self.rows, ROWS_AHEAD),
             "SPLITS": self.splits,
-            "MATRIX": self.matrix,
+            **own,
             "num_warps": self.warps,
             # Programs that wait for each other must all be running.
             **({"launch_cooperative_grid": True} if self.splits > 1 else {}),
@@ -72,11 +79,12 @@ class Plan:
 
 @lru_cache
 def plan(
-    *, hidden: int, gates: int, networks: int, rows: int, processors: int, shared_memory: int, precision: str
-) -> Plan:
+    *, hidden: int, gates: int, networks: int, rows: int, processors: int, shared_memory: int, matrix_units: bool,
+    precision: str,
+) -> Plan:  # fmt: skip
     """The division for ``networks`` recurrences of ``rows`` rows on a GPU.
 
-    It has so many multiprocessors, and so many bytes of shared memory for a program.
+    It has so many multiprocessors, so many bytes of shared memory for a program, and matrix units or none for TF32.
 
     A precision allows, and does not demand: where matrix units gain nothing, products are plain float32. They gain
     on many rows in TF32; three TF32 products in place of one never do, for the split weights leave the registers.
@@ -98,13 +106,24 @@ def plan(
     parts = max(1, inputs // INPUTS_PER_THREAD)
 
     groups_at_once = max(1, processors * (WARPS // warps_at_most) // splits)
-    dot = (
-        precision == "tf32"
+    matrix = (
+        matrix_units
+        and precision == "tf32"
+        and inputs <= MATRIX_INPUTS
         and units >= 16
-        and networks * rows > ROWS_FOR_DOT * groups_at_once
-        and 4 * gates * inputs * units + STATES_SHARED <= shared_memory
+        and networks * rows > ROWS_FOR_MATRIX * groups_at_once
+        and _shared(gates * inputs * units, warps) <= shared_memory
     )
-    if splits > 1:
+    if matrix:
+        tiles = -(-rows // MATRIX_ROWS)
+        wide = _shared(gates * inputs * units * 2, warps) <= shared_memory
+        if splits > 1 and warps == WARPS and networks * tiles > groups_at_once and wide:
+            # Fewer programs for a tile: with weights in shared memory a step takes longer, but not as long as two.
+            units *= 2
+            splits = -(-hidden // units)
+            groups_at_once = max(1, processors // splits)
+        span = -(-rows // tiles)
+    elif splits > 1:
         # As many tiles as there are groups, so that each advances as few rows as possible.
         span = min(MOST_ROWS, -(-rows // max(1, groups_at_once // networks)))
         if span > ROWS_AHEAD:
@@ -112,10 +131,10 @@ def plan(
     elif networks * rows <= processors:
         span = 1
     else:
-        span = min(rows, DOT_ROWS if dot else 4 if inputs >= 128 else 8)
+        span = min(rows, 4 if inputs >= 128 else 8)
     tiles = networks * -(-rows // span)
     return Plan(
-        rows=max(triton.next_power_of_2(span), DOT_ROWS if dot else 1),
+        rows=MATRIX_ROWS if matrix else triton.next_power_of_2(span),
         span=span,
         inputs=inputs,
         units=units,
@@ -123,5 +142,10 @@ def plan(
         groups=tiles if splits == 1 else min(groups_at_once, tiles),
         parts=parts,
         warps=warps,
-        matrix="tf32" if dot else "rows",
+        matrix=matrix,
     )
+
+
+def _shared(weights: int, warps: int) -> int:
+    """Bytes of shared memory that a program on the matrix units takes at most, with so many weights."""
+    return 4 * max(0, weights - HELD_BACKWARD * 32 * warps) + STATES_SHARED

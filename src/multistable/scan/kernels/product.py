@@ -1,15 +1,9 @@
 """Products with a recurrent matrix that stays on chip, and the meeting of programs that share one.
 
-``MATRIX`` says how products are made, and with it the shape of every tile:
-
-``"rows"``
-    One row of states at a time, float32 multiply-adds. A tile of weights is ``(PARTS, J, K / PARTS)``: a thread
-    holds ``K / PARTS`` inputs of one or two of ``J`` units for each gate, and neighbouring lanes the other parts of
-    the same unit, so that a product is a sum inside each thread and a few shuffles, without a barrier. A tile of
-    states is ``(PARTS, J, ROWS / PARTS)``, in the same threads.
-a precision of ``tl.dot``
-    All rows at once on the matrix units. Weights are ``(CHUNK, J)``, several tiles for each gate so that few inputs
-    are in registers at a time; states are ``(ROWS, J)``.
+One row of states at a time, float32 multiply-adds. A tile of weights is ``(PARTS, J, K / PARTS)``: a thread holds
+``K / PARTS`` inputs of one or two of ``J`` units for each gate, and neighbouring lanes the other parts of the same
+unit, so that a product is a sum inside each thread and a few shuffles, without a barrier. A tile of states is
+``(PARTS, J, ROWS / PARTS)``, in the same threads.
 
 Weights are loaded into registers once and used at every step. Triton lays a tile over threads by the addresses it
 is loaded from, and would give a thread neighbouring units. Multiplying the indices by ``one``, an argument it
@@ -19,38 +13,26 @@ knows nothing of, hides that units are neighbours, and leaves the layout above.
 import triton
 import triton.language as tl
 
-CHUNK = tl.constexpr(128)
-
 
 @triton.jit
-def indices(
-    split, one, ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, MATRIX: tl.constexpr
-):
+def indices(split, one, ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr):
     """The row of each element of a tile of states, its unit, and the input of each element of a tile of weights."""
-    if MATRIX == "rows":
-        LINES: tl.constexpr = ROWS // PARTS if ROWS > PARTS else 1
-        part = tl.arange(0, PARTS)[:, None, None]
-        # With fewer rows than parts, lanes repeat them.
-        row = (tl.arange(0, LINES)[None, None, :] * PARTS + part) % ROWS
-        unit = (split * J + tl.arange(0, J)[None, :, None]) * one
-        k = part * (K // PARTS) + tl.arange(0, K // PARTS)[None, None, :]
-    else:
-        row = tl.arange(0, ROWS)[:, None]
-        unit = split * J + tl.arange(0, J)[None, :]
-        k = tl.arange(0, min(K, CHUNK))[:, None]
+    LINES: tl.constexpr = ROWS // PARTS if ROWS > PARTS else 1
+    part = tl.arange(0, PARTS)[:, None, None]
+    # With fewer rows than parts, lanes repeat them.
+    row = (tl.arange(0, LINES)[None, None, :] * PARTS + part) % ROWS
+    unit = (split * J + tl.arange(0, J)[None, :, None]) * one
+    k = part * (K // PARTS) + tl.arange(0, K // PARTS)[None, None, :]
     return row, unit, k
 
 
 @triton.jit
-def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr, K: tl.constexpr, MATRIX: tl.constexpr):
-    """The tiles of weights of ``G`` gates, those of a gate one after the other."""
-    TILES: tl.constexpr = 1 if MATRIX == "rows" or K < CHUNK else K // CHUNK
+def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr):
+    """The weights of ``G`` gates, a tile for each."""
     w = ()
     for g in tl.static_range(G):
-        for c in tl.static_range(TILES):
-            i = k + c * CHUNK
-            tile = weight + g * gate_stride + i * row_stride + unit
-            w = w + (tl.load(tile, mask=(i < H) & (unit < H), other=0.0),)
+        tile = weight + g * gate_stride + k * row_stride + unit
+        w = w + (tl.load(tile, mask=(k < H) & (unit < H), other=0.0),)
     return w
 
 
@@ -98,34 +80,16 @@ def read(source, i, rows, row_stride, H, K: tl.constexpr):
 
 
 @triton.jit
-def read_chunk(source, c, rows, row_stride, H, ROWS: tl.constexpr, K: tl.constexpr):
-    """Chunk ``c`` of all rows, ``(ROWS, CHUNK)``, see :func:`read`."""
-    b = tl.arange(0, ROWS)[:, None]
-    k = c * CHUNK + tl.arange(0, min(K, CHUNK))[None, :]
-    return tl.load(source + b * row_stride + k, mask=(b < rows) & (k < H), other=0.0, cache_modifier=".cg")
-
-
-@triton.jit
 def to_each(
     tile, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr,
-    K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr, MATRIX: tl.constexpr,
+    K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     """States times the weights of ``G`` gates from ``first``: a product, a tile, for each gate.
 
     The states are ``tile`` where the program has all units (``ALONE``), else ``rows`` rows at ``source``.
     """
     p = ()
-    if MATRIX != "rows":
-        TILES: tl.constexpr = 1 if K < CHUNK else K // CHUNK
-        for _ in tl.static_range(G):
-            p = p + (tl.zeros_like(tile),)
-        for c in tl.static_range(TILES):
-            v = tile if ALONE else read_chunk(source, c, rows, row_stride, H, ROWS, K)
-            added = ()
-            for g in tl.static_range(G):
-                added = added + (tl.dot(v, w[(first + g) * TILES + c], acc=p[g], input_precision=MATRIX),)
-            p = added
-    elif ROWS == 1:
+    if ROWS == 1:
         v = pick(tile, 0, K, PARTS) if ALONE else read(source, 0, rows, row_stride, H, K)
         for g in tl.static_range(first, first + G):
             p = p + (complete(partial(v, w[g], K, PARTS)),)
@@ -169,41 +133,31 @@ def read_slots(
 @triton.jit
 def from_all(
     tiles, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr,
-    ROWS: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
-    MATRIX: tl.constexpr,
+    K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     """``G`` tiles of states, each times the weights of its gate, from ``first``: the sum of the products.
 
     The states are ``tiles``, or ``rows`` rows at ``source``, as in :func:`to_each` and :func:`read_slots`.
     """
-    if MATRIX != "rows":
-        TILES: tl.constexpr = 1 if K < CHUNK else K // CHUNK
-        total = tl.zeros_like(tiles[0])
-        for g in tl.static_range(G):
-            slot = source + (LAST if g == G - 1 else first + g) * H
-            for c in tl.static_range(TILES):
-                v = tiles[g] if ALONE else read_chunk(slot, c, rows, row_stride, H, ROWS, K)
-                total = tl.dot(v, w[(first + g) * TILES + c], acc=total, input_precision=MATRIX)
-    else:
-        total = tl.zeros_like(tiles[0])
-        ready = ()
+    total = tl.zeros_like(tiles[0])
+    ready = ()
+    if not ALONE:
+        for a in tl.static_range(AHEAD):
+            ready = ready + (read_slots(source, a, rows, row_stride, H, first, G, LAST, K),)
+    i = 0
+    while i < rows:
+        coming = ()
         if not ALONE:
             for a in tl.static_range(AHEAD):
-                ready = ready + (read_slots(source, a, rows, row_stride, H, first, G, LAST, K),)
-        i = 0
-        while i < rows:
-            coming = ()
-            if not ALONE:
-                for a in tl.static_range(AHEAD):
-                    coming = coming + (read_slots(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
-            for a in tl.static_range(AHEAD):
-                # One factor after the other, so that only one takes up registers beside the weights.
-                v = pick(tiles[0], i + a, K, PARTS) if ALONE else ready[a][0]
-                q = partial(v, w[first], K, PARTS)
-                for g in tl.static_range(1, G):
-                    v = pick(tiles[g], i + a, K, PARTS) if ALONE else ready[a][g]
-                    q += partial(v, w[first + g], K, PARTS)
-                total = tl.where(row == i + a, complete(q), total)
-            ready = coming
-            i += AHEAD
+                coming = coming + (read_slots(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
+        for a in tl.static_range(AHEAD):
+            # One factor after the other, so that only one takes up registers beside the weights.
+            v = pick(tiles[0], i + a, K, PARTS) if ALONE else ready[a][0]
+            q = partial(v, w[first], K, PARTS)
+            for g in tl.static_range(1, G):
+                v = pick(tiles[g], i + a, K, PARTS) if ALONE else ready[a][g]
+                q += partial(v, w[first + g], K, PARTS)
+            total = tl.where(row == i + a, complete(q), total)
+        ready = coming
+        i += AHEAD
     return total

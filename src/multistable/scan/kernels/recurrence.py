@@ -1,5 +1,6 @@
 """The recurrences of every cell as one differentiable function: buffers, launches, and the weight gradients."""
 
+import importlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from torch import Tensor
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
-from multistable.scan.kernels.plan import Plan, plan
+from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
 from multistable.scan.retained import graph_is_kept
 
@@ -62,13 +63,25 @@ def _on(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 @cache
-def capacity(device: torch.device) -> dict[str, int]:
-    """What of the device decides a plan: its multiprocessors, and bytes of shared memory for a program."""
+def _matrix() -> Any:
+    """The kernels on the matrix units, or None where Gluon, in which they are written, is missing or too old."""
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return importlib.import_module("multistable.scan.kernels.matrix") if version >= (3, 6) else None
+
+
+@cache
+def capacity(device: torch.device) -> dict[str, Any]:
+    """What of the device decides a plan: its multiprocessors, bytes of shared memory for a program, matrix units."""
     if device.type == "cuda":
         properties = triton.runtime.driver.active.utils.get_device_properties(device.index)
-        return {"processors": properties["multiprocessor_count"], "shared_memory": properties["max_shared_mem"]}
-    # Triton's interpreter runs one program after the other: none can wait for another.
-    return {"processors": 1, "shared_memory": 2**20}
+        ampere = torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+        return {
+            "processors": properties["multiprocessor_count"],
+            "shared_memory": properties["max_shared_mem"],
+            "matrix_units": ampere and _matrix() is not None,
+        }
+    # Triton's interpreter runs one program after the other, so that none can wait for another, and knows no Gluon.
+    return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
 
 
 def _plan(kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str) -> Plan:
@@ -81,6 +94,13 @@ def _arrivals(division: Plan, like: Tensor) -> Tensor:
     if division.splits == 1:
         return like
     return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
+
+
+def _inbox(division: Plan, like: Tensor, senders: int) -> Tensor:
+    """Where the programs of each group on the matrix units send each other numbers; never read where there is one."""
+    if division.splits == 1:
+        return like
+    return like.new_zeros(2, division.groups, senders, division.rows, division.inputs)
 
 
 def advance_all(
@@ -123,6 +143,15 @@ def advance_all(
             )  # fmt: skip
             return buffers
         division = _plan(kind, projected, N, B, H, precision)
+        if division.matrix:
+            _matrix().advance[division.grid](
+                projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
+                _inbox(division, projected, 1), T, N, B, division.span, *projected.stride(), weight.stride(0),
+                weight.stride(1), buffers[0].stride(0),
+                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
+                SAVE=save, KEEP=keep, HELD=HELD_FORWARD, **division.constants,
+            )  # fmt: skip
+            return buffers
         exchanged = kind.name == "mgu" and division.splits > 1
         advance[division.grid](
             projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
@@ -174,8 +203,8 @@ def _retreat(
     """
     T, N, B, H = upstream[0].shape
     division = _plan(kind, slots, N, B, H, precision)
-    # Transposed so that units of the result are side by side in memory, as they are in a program's registers.
-    transposed: Tensor | None = weight.transpose(-1, -2).contiguous()
+    # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
+    factors: Tensor | None = (weight if division.matrix else weight.transpose(-1, -2)).contiguous()
     new = slots.new_zeros if kind.name == "mgu" else slots.new_empty
     carried = tuple(new((N, B, H)) for _ in buffers)
     of_weight: Tensor | None = None
@@ -185,14 +214,22 @@ def _retreat(
         before = buffers[0][:, start:stop]
         factor = slots[:, start:stop, :, :H] * before if modulated else before
         with _on(slots):
-            retreat[division.grid](
-                upstream[0], upstream[-1], transposed, buffers[0], buffers[-1], slots, carried[0], carried[-1],
-                _arrivals(division, slots), 1, start, stop, T, N, B, division.span, H,
-                *upstream[0].stride(), *upstream[-1].stride(),
-                KIND=kind.name, G=kind.recurrent, SLOTS=kind.slots, **division.constants,
-            )  # fmt: skip
+            tensors = (upstream[0], upstream[-1], factors, buffers[0], buffers[-1], slots, carried[0], carried[-1])
+            strides = (*upstream[0].stride(), *upstream[-1].stride())
+            options = {"KIND": kind.name, "G": kind.recurrent, "SLOTS": kind.slots, **division.constants}
+            if division.matrix:
+                inbox = _inbox(division, slots, division.inputs // division.units)
+                _matrix().retreat[division.grid](
+                    *tensors, inbox, start, stop, T, N, B, division.span, kind.recurrent * H * H, kind.recurrent * H,
+                    *strides, H=H, HELD=HELD_BACKWARD, **options,
+                )  # fmt: skip
+            else:
+                retreat[division.grid](
+                    *tensors, _arrivals(division, slots), 1, start, stop, T, N, B, division.span, H, *strides, **options
+                )
+        del tensors
         if start == 0:
-            transposed = None  # before its like is asked for
+            factors = None  # before its like is asked for
         if wants_weight:
             if of_weight is None:
                 of_weight = slots.new_empty(N, H, kind.recurrent * H)
