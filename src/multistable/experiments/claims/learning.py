@@ -14,7 +14,7 @@ MULTISTABLE = 1.5
 """Times 1/n: a VAA from which on a network has more than one attractor."""
 LEARNED = 0.8
 """A loss below which something has been learned on the tasks whose loss without memory is 1."""
-FOLLOWS = f"have had more than one attractor by the epoch at which their loss is below {LEARNED:g}"
+FOLLOWS = f"have no loss below {LEARNED:g} before they have had more than one attractor"
 
 
 def classic(results: Sequence[Result], task: type[Task]) -> list[Result]:
