@@ -21,12 +21,16 @@ WIDER = 1.5
 # failures show early.
 SCREENED_INPUTS, SCREENED_STATES, SCREENED_STEPS = 64, 4, (200, 1000)
 # How far beyond the target VAA has to be, as a share of what is left to 1: a network is looked at many times, and
-# should not pass for having been lucky once.
-MARGIN = 0.5
+# should not pass for having been lucky once. And how far below it, by the same share, a measure with inputs of its own
+# should find it at worst.
+MARGIN, SLACK = 0.5, 1.0
 # The least VAA under any one input, as a share of the target.
 WORST_INPUT = 0.75
-# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them.
-QUICK_STEPS, WANTED_INPUTS = 1000, 40
+# VAA varies over inputs: a network is looked at under so many times those of the measure, which tells how far a measure
+# with others may be from it.
+MORE_INPUTS = 4
+# A wanted VAA: first a quick look.
+QUICK_STEPS = 1000
 
 
 class Verdict(NamedTuple):
@@ -87,11 +91,12 @@ class Verification:
                 left = left & enough
                 score = torch.where(left, score.floor() + 1, score)
         if left.any():
-            measured = self._shares(left, step, self.inputs, self.states, 1.0, self.horizon)
+            measured = self._shares(left, step, MORE_INPUTS * self.inputs, self.states, 1.0, self.horizon)
             value = torch.where(left, measured.vaa.mean(dim=-1), value)
             relative = measured.relative.mean(dim=-1)
             score = torch.where(left, score + relative / 2, score)
-            left = left & (relative >= least)
+            at_worst = relative - self._uncertainty(measured.relative)
+            left = left & (relative >= least) & (at_worst >= self.target - SLACK * (1 - self.target))
         return Verdict(left, value, score)
 
     @torch.no_grad()
@@ -108,12 +113,15 @@ class Verification:
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
         if left.any():
-            shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
+            shares = self._shares(left, step, MORE_INPUTS * self.inputs, self.states, 1.0, self.horizon).vaa
             value = torch.where(left, shares.mean(dim=-1), value)
-            uncertainty = 2 * shares.std(dim=-1) / self.inputs**0.5
             score = torch.where(left, -(value - wanted).abs(), score)
-            passed = left & ((value - wanted).abs() + uncertainty <= tolerance)
+            passed = left & ((value - wanted).abs() + self._uncertainty(shares) <= tolerance)
         return Verdict(passed, torch.where(left, value, quick), score)
+
+    def _uncertainty(self, shares: Tensor) -> Tensor:
+        """How far a measure may be from the mean of shares ``(..., inputs)``: two standard deviations, ``(...)``."""
+        return 2 * shares.std(dim=-1) / self.inputs**0.5
 
     def of(self, which: Tensor, step: int) -> tuple[System, SequenceSet, Draws]:
         """The networks ``which (...)`` by themselves, their sequences, and draws for a step."""
