@@ -101,6 +101,23 @@ def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_u
         assert relative_error(y, z.double()) < 1e-6
 
 
+@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+def test_a_row_that_is_not_finite_leaves_the_others_alone(name, hidden, processors, matrix_units):
+    """Whatever its bits: programs that share a row send each other numbers with bits of their own in them."""
+    matrix_units(processors)
+    cell, weights, projected, state, upstream = map_single(problem(name, 4, 17, hidden, (2,)))
+    expected, expected_grads = run(fused.scan, cell, weights, projected, state, upstream, precision="tf32")
+    projected[1, :, 3] = float("nan")
+    upstream[0][2, :, 5] = float("inf")
+    states, grads = run(fused.scan, cell, weights, projected, state, upstream, precision="tf32")
+    assert states.h[1:, :, 3].isnan().all()
+    assert not grads["projected"][:3, :, 5].isfinite().any()
+    others = [row for row in range(17) if row not in (3, 5)]
+    assert torch.equal(states.h[:, :, others], expected.h[:, :, others])
+    assert torch.equal(grads["projected"][:, :, others], expected_grads["projected"][:, :, others])
+
+
 @pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)
 def test_tf32_is_allowed_and_not_demanded(change):
     """Where the matrix units cannot serve, products are plain float32."""
