@@ -96,11 +96,14 @@ def _arrivals(division: Plan, like: Tensor) -> Tensor:
     return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
 
 
-def _inbox(division: Plan, like: Tensor, senders: int) -> Tensor:
-    """Where the programs of each group on the matrix units send each other numbers; never read where there is one."""
+def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
+    """Where the programs of each group on the matrix units send each other numbers; never read where there is one.
+
+    There is place for ``(rows, inputs)`` numbers to each of so many readers, one where all programs read the same.
+    """
     if division.splits == 1:
         return like
-    return like.new_zeros(2, division.groups, senders, division.rows, division.inputs)
+    return like.new_zeros(2, division.groups, readers, division.rows, division.inputs)
 
 
 def advance_all(
