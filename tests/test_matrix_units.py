@@ -25,6 +25,8 @@ ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
 MATRIX_CASES = [(1, 5, 16, 3, 4), (3, 17, 24, 2, 4)]
 # Groups of programs, each with one tile; with several tiles, and programs with more units; of 10 to 19 programs.
 MATRIX_CASES += [(4, 33, 128, 2, 8), (3, 20, 256, 1, 132), (4, 33, 200, 2, 9), (2, 5, 300, 1, 132)]
+# Several tiles of one step each: exchanges for one tile follow at once on those for another.
+MATRIX_CASES += [(1, 33, 200, 2, 9)]
 if HAS_GPU:
     MATRIX_CASES += [(30, 32, 128, 20, 132), (30, 32, 256, 20, 132), (30, 33, 512, 3, 132), (8, 200, 256, 7, 132)]
 
