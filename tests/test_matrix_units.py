@@ -1,5 +1,7 @@
 """Products in TF32, on the matrix units where they serve: on a GPU, or the source of the kernels on the CPU."""
 
+import sys
+
 import pytest
 import torch
 
@@ -118,6 +120,16 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(name, hidden, processo
     others = [row for row in range(17) if row not in (3, 5)]
     assert torch.equal(states.h[:, :, others], expected.h[:, :, others])
     assert torch.equal(grads["projected"][:, :, others], expected_grads["projected"][:, :, others])
+
+
+@pytest.mark.parametrize(("version", "missing"), [("3.5.1", {}), ("3.6.0", {"triton.experimental": None})], ids=str)
+def test_without_gluon_there_are_no_matrix_units(version, missing, monkeypatch):
+    """In a Triton that is too old, and in one that does not have it where it was."""
+    monkeypatch.setattr("triton.__version__", version)
+    monkeypatch.delitem(sys.modules, "multistable.scan.kernels.matrix", raising=False)
+    for name, module in missing.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert recurrence._matrix.__wrapped__() is None
 
 
 @pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)
