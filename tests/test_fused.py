@@ -1,117 +1,27 @@
 """The fused time loop against the reference in float64: on a GPU where there is one, else in Triton's interpreter."""
-# ruff: noqa: E402
-
-import os
 
 import pytest
 import torch
 
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it once, when it is first imported.
-
-pytest.importorskip("triton")
-
-import gluon_on_cpu
+from fused_problems import (
+    DEVICE,
+    HAS_GPU,
+    NAMES,
+    TOLERANCE,
+    check,
+    map_single,
+    poisoned_memory,  # noqa: F401
+    problem,
+    relative_error,
+    run,
+    single,
+)
 from multistable import scan as time_loop
-from multistable.cells import CELLS, GRU
+from multistable.cells import GRU
 from multistable.cells.elman import Elman
 from multistable.scan import engine, fused, reference
-from multistable.scan.kernels import plan as plans
 from multistable.scan.kernels import recurrence
 from multistable.scan.kernels.plan import plan
-
-DEVICE = "cuda" if HAS_GPU else "cpu"
-NAMES = ["lstm", "gru", "mgu", "brc", "nbrc"]
-TOLERANCE = {"ieee": 1e-5, "tf32x3": 1e-5, "tf32": 2e-2}
-
-
-@pytest.fixture(autouse=True)
-def _few_threads():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(autouse=True)
-def _poisoned_memory(monkeypatch):
-    """Memory that the kernels are to write holds NaN before."""
-    new_empty = torch.Tensor.new_empty
-
-    def poisoned(*arguments, **options):
-        tensor = new_empty(*arguments, **options)
-        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
-
-
-def make(name, hidden, lead=(), *, seed=0, **options):
-    """A cell with the given leading dimensions whose weights are large enough for every gate to matter."""
-    generator = torch.Generator().manual_seed(seed)
-    cell = CELLS[name](3, hidden, **options)
-    weights = {
-        key: torch.randn(*lead, *value.shape, generator=generator, dtype=torch.float64).to(DEVICE)
-        * (1.0 if value.dim() == 1 else hidden**-0.5)
-        for key, value in cell.named_parameters()
-    }
-    return cell, weights
-
-
-def run(scan, cell, weights, projected, state, upstream, **options):
-    """States and the gradients of everything, under the given upstream gradients."""
-    weights = {key: value.detach().clone().requires_grad_() for key, value in weights.items()}
-    projected = projected.detach().clone().requires_grad_()
-    state = cell.State(*(x.detach().clone().requires_grad_() for x in state))
-    states = scan(cell.bind(weights), projected, state, **options)
-    recurrent = {key: value for key, value in weights.items() if key.startswith("recurrent")}
-    inputs = [projected, *state, *recurrent.values()]
-    grads = torch.autograd.grad(states, inputs, upstream)
-    names = ["projected", *(f"initial {field}" for field in cell.State._fields), *recurrent]
-    return states, dict(zip(names, grads, strict=True))
-
-
-def problem(name, time, batch, hidden, lead=(), *, seed=0, **options):
-    cell, weights = make(name, hidden, lead, seed=seed, **options)
-    generator = torch.Generator().manual_seed(seed + 1)
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(DEVICE)
-
-    gates = cell.bias.shape[-1] // hidden
-    projected = draw(time, *lead, batch, gates * hidden)
-    state = cell.State(*(draw(*lead, batch, hidden) for _ in cell.State._fields))
-    upstream = [draw(time, *lead, batch, hidden) for _ in cell.State._fields]
-    return cell, weights, projected, state, upstream
-
-
-def single(value):
-    """The same in float32, on the device under test."""
-    if isinstance(value, dict):
-        return {key: single(x) for key, x in value.items()}
-    if isinstance(value, torch.Tensor):
-        return value.float()
-    return type(value)(*map(single, value)) if hasattr(value, "_fields") else [single(x) for x in value]
-
-
-def relative_error(value, expected):
-    return ((value.double() - expected).norm() / expected.norm().clamp_min(1e-30)).item()
-
-
-def check(name, time, batch, hidden, lead=(), *, precision="ieee", tolerance=None, **options):
-    """States and gradients of a random problem agree with the reference."""
-    tolerance = tolerance or TOLERANCE[precision]
-    cell, *double = problem(name, time, batch, hidden, lead, **options)
-    expected, expected_grads = run(reference.scan, cell, *double)
-    states, grads = run(fused.scan, cell, *map(single, double), precision=precision)
-    assert type(states) is type(expected)
-    errors = {field: relative_error(*pair) for field, *pair in zip(states._fields, states, expected, strict=True)}
-    errors |= {key: relative_error(grads[key], expected_grads[key]) for key in expected_grads}
-    for key, value in zip(states._fields, states, strict=True):
-        assert value.shape == expected[0].shape, key
-    bad = {key: error for key, error in errors.items() if not error < tolerance}
-    assert not bad
-
 
 if HAS_GPU:
     SIZES = [(t, b, h) for t in (1, 2, 63) for b in (1, 33) for h in (1, 16, 48, 128, 256, 512)]
@@ -205,96 +115,6 @@ def test_a_chrono_lstm_is_an_lstm():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_products_in_tf32(name):
-    check(name, 2, 9, 16, (2,), precision="tf32")
-    check(name, 2, 2, 16, precision="tf32x3")
-
-
-@pytest.mark.skipif(not HAS_GPU, reason="many programs need a GPU")
-@pytest.mark.parametrize("hidden", [16, 128, 256])
-@pytest.mark.parametrize("name", NAMES)
-def test_many_networks_in_tf32(name, hidden):
-    check(name, 5, 33, hidden, (64,), precision="tf32")
-
-
-ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
-# Time, rows, units, networks, multiprocessors. A program alone: one step; units and rows that do not fill their tiles.
-MATRIX_CASES = [(1, 5, 16, 3, 4), (3, 17, 24, 2, 4)]
-# Groups of programs, each with one tile; with several tiles, and programs with more units; of 10 to 19 programs.
-MATRIX_CASES += [(4, 33, 128, 2, 8), (3, 20, 256, 1, 132), (4, 33, 200, 2, 9), (2, 5, 300, 1, 132)]
-if HAS_GPU:
-    MATRIX_CASES += [(30, 32, 128, 20, 132), (30, 32, 256, 20, 132), (30, 33, 512, 3, 132), (8, 200, 256, 7, 132)]
-
-
-@pytest.fixture
-def matrix_units(monkeypatch):
-    """A function that sets how many multiprocessors there are, all with matrix units, to be used with few rows, too."""
-    capacity = recurrence.capacity
-    if HAS_GPU:
-        if not capacity(torch.device("cuda", 0))["matrix_units"]:
-            pytest.skip("needs a GPU with matrix units for TF32")
-    else:
-        monkeypatch.setattr(recurrence, "_matrix", gluon_on_cpu.kernels)
-
-    def use(processors):
-        def changed(device):
-            own = capacity(device)
-            if device.type == "cuda":
-                return {**own, "processors": min(processors, own["processors"])}
-            return {"processors": processors, "shared_memory": 232_448, "matrix_units": True}
-
-        monkeypatch.setattr(recurrence, "capacity", changed)
-
-    plan.cache_clear()
-    monkeypatch.setattr(plans, "ROWS_FOR_MATRIX", 0)
-    yield use
-    plan.cache_clear()
-
-
-@pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
-def test_on_the_matrix_units(name, time, rows, hidden, networks, processors, matrix_units):
-    """On a GPU, or the source of the kernels on the CPU."""
-    matrix_units(processors)
-    like = torch.empty(0, device=DEVICE)
-    division = recurrence._plan(recurrence.KINDS[name], like, networks, rows, hidden, "tf32")
-    assert division.matrix
-    check(name, time, rows, hidden, (networks,), precision="tf32", tolerance=2e-3 if time < 10 else None)
-
-
-def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
-    matrix_units(4)
-    check("gru", 2, 17, 48, (2,), precision="tf32", tolerance=2e-3, recurrent_bias=True)
-
-
-@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
-def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_units):
-    """Twice the same; without a gradient; and the last state where no other is kept."""
-    matrix_units(processors)
-    cell, weights, projected, state, upstream = map_single(problem(name, 1, 17, hidden, (2,)))
-    projected = projected.expand(5, *projected.shape[1:])
-    upstream = [x.expand(5, *x.shape[1:]) for x in upstream]
-    results = [run(fused.scan, cell, weights, projected, state, upstream, precision="tf32") for _ in range(2)]
-    for x, y in zip(*(tuple(states) + tuple(grads.values()) for states, grads in results), strict=True):
-        assert torch.equal(x, y)
-    last = fused.settle(cell.bind(weights), projected[0], state, 5, precision="tf32")
-    kept = fused.scan(cell.bind(weights), projected, state, precision="tf32")
-    for x, y, z in zip(last, kept, results[0][0], strict=True):
-        assert torch.equal(x, y[-1])
-        assert relative_error(y, z.double()) < 1e-6
-
-
-@pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)
-def test_tf32_is_allowed_and_not_demanded(change):
-    """Where the matrix units cannot serve, products are plain float32."""
-    case = {"hidden": 256, "gates": 3, "networks": 64, "rows": 32, "processors": 132, "shared_memory": 232_448}
-    case |= {"matrix_units": True, "precision": "tf32"}
-    assert plan(**case).matrix
-    assert not plan(**case | change).matrix
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_an_input_constant_in_time_is_not_copied(name):
     cell, weights, projected, state, upstream = problem(name, 5, 2, 16, (2,))
 
@@ -322,11 +142,6 @@ def test_strides_are_taken_as_they_come():
     (grad,) = torch.autograd.grad(states, leaf, [doubled])
     assert torch.equal(states.h, expected.h)
     assert torch.equal(grad, expected_grads["projected"])
-
-
-def map_single(parts):
-    cell, *rest = parts
-    return cell, *map(single, rest)
 
 
 @pytest.mark.parametrize("name", NAMES)

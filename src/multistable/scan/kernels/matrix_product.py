@@ -7,16 +7,19 @@ gates and their places in memory lie over threads the same way, so that nothing 
 goes from thread to thread.
 
 **Sending without a meeting.** Every 32-bit word that is sent says itself which exchange it belongs to: its two lowest
-bits are a tag, and its reader reads it until they are as expected. (TF32 has no use for these bits; of a float32 they
-are the last two of 24.) Since a word needs no other to be understood, words may arrive in any order: relaxed accesses
-are enough, and there is neither a fence nor a counter, only one way through the second-level cache.
+bits are a tag, and its reader reads it until they are as expected. (TF32 has no use for these bits. Of a float32 they
+are the last two of 24; its reader sets them to zero, so that an infinity is one again.) Since a word needs no other to
+be understood, words may arrive in any order: relaxed accesses are enough, and there is neither a fence nor a counter,
+only one way through the second-level cache.
 
 Exchanges take *turns*, six of them: two places to write to, three tags. What a reader may find instead of its word is
 the zero from before the launch (no tag is zero), or the word of two turns ago in the same place (another tag). Never a
-later one: who sends in the second turn after this one has received, in the turn between, what each of the others
-computed from all that it received in this one, and so has read it. Nor an older one: a thread reads the same words in
-each exchange, and never sees a word go back. This asks that all that is sent is received. The memory is set to zero
-before each launch, so that launches have nothing to do with each other, and turns never run out.
+later one: who sends in the second turn after this one has received, in the turn between, something from each of the
+others, and none of them sent that before all its threads had received this one. Mostly it is computed from what they
+received; at the start of a tile it is not, but the barrier of a product lies between all the same. Nor an older one: a
+thread reads the same words in each exchange, and never sees a word go back. This asks that all that is sent to a
+program is received. The memory is set to zero before each launch, so that launches have nothing to do with each other,
+and turns never run out.
 """
 
 from triton.experimental import gluon
@@ -165,7 +168,7 @@ def keep(tile, rooms, i: gl.constexpr):
 
 @gluon.constexpr_function
 def chains_of(G, J, WARPS):
-    """Totals of a gate: with one alone, an addition to it would wait for the last, and few others could be made."""
+    """Totals of a gate: additions to the same one wait for each other, and where there are few, a gate has two."""
     return 2 if G * run_of(J, WARPS) < 3 else 1
 
 
@@ -317,7 +320,7 @@ def receive_states(source, turn, ROWS: gl.constexpr, K: gl.constexpr, SENT: gl.c
 
 @gluon.jit
 def receive_sum(source, turn, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr):
-    """The sum of what all programs sent, ``(ROWS, J)`` each, as many as would have all of ``K`` units."""
+    """The sum of what ``SPLITS`` programs sent, ``(ROWS, J)`` each; there is place for as many as ``K`` units take."""
     WARPS: gl.constexpr = gl.num_warps()
     ALL: gl.constexpr = K // J
     LAYOUT: gl.constexpr = gl.BlockedLayout(

@@ -31,7 +31,10 @@ HELD_BACKWARD = 136
 """Weights that a thread holds beside what the matrix units leave there; the others are in shared memory."""
 
 STATES_SHARED = 64 * 1024
-"""Bytes of shared memory for states on the way to the matrix units, at most, beside the weights that lie there."""
+"""Bytes of shared memory beside the weights that registers have no place for, at most.
+
+States on the way to the matrix units; and weights of which there would be place for a part of a tile.
+"""
 
 ROWS_FOR_MATRIX = 4
 """Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""

@@ -65,8 +65,12 @@ def _on(tensor: Tensor) -> AbstractContextManager[Any]:
 @cache
 def _matrix() -> Any:
     """The kernels on the matrix units, or None where Gluon, in which they are written, is missing or too old."""
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    return importlib.import_module("multistable.scan.kernels.matrix") if version >= (3, 6) else None
+    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < (3, 6):
+        return None
+    try:
+        return importlib.import_module("multistable.scan.kernels.matrix")
+    except ImportError:  # Triton still calls it experimental, and may move it; float32 does not need it.
+        return None
 
 
 @cache
@@ -96,11 +100,14 @@ def _arrivals(division: Plan, like: Tensor) -> Tensor:
     return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
 
 
-def _inbox(division: Plan, like: Tensor, senders: int) -> Tensor:
-    """Where the programs of each group on the matrix units send each other numbers; never read where there is one."""
+def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
+    """Where the programs of each group on the matrix units send each other numbers; never read where there is one.
+
+    There is place for ``(rows, inputs)`` numbers to each of so many readers, one where all programs read the same.
+    """
     if division.splits == 1:
         return like
-    return like.new_zeros(2, division.groups, senders, division.rows, division.inputs)
+    return like.new_zeros(2, division.groups, readers, division.rows, division.inputs)
 
 
 def advance_all(

@@ -1,0 +1,141 @@
+"""Products in TF32, on the matrix units where they serve: on a GPU, or the source of the kernels on the CPU."""
+
+import sys
+
+import pytest
+import torch
+
+import gluon_on_cpu
+from fused_problems import (
+    DEVICE,
+    HAS_GPU,
+    NAMES,
+    check,
+    map_single,
+    poisoned_memory,  # noqa: F401
+    problem,
+    relative_error,
+    run,
+)
+from multistable.scan import fused
+from multistable.scan.kernels import plan as plans
+from multistable.scan.kernels import recurrence
+from multistable.scan.kernels.plan import plan
+
+ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
+# Time, rows, units, networks, multiprocessors. A program alone: one step; units and rows that do not fill their tiles.
+MATRIX_CASES = [(1, 5, 16, 3, 4), (3, 17, 24, 2, 4)]
+# Groups of programs, each with one tile; with several tiles, and programs with more units; of 10 to 19 programs.
+MATRIX_CASES += [(4, 33, 128, 2, 8), (3, 20, 256, 1, 132), (4, 33, 200, 2, 9), (2, 5, 300, 1, 132)]
+# Several tiles of one step each: exchanges for one tile follow at once on those for another.
+MATRIX_CASES += [(1, 33, 200, 2, 9)]
+if HAS_GPU:
+    MATRIX_CASES += [(30, 32, 128, 20, 132), (30, 32, 256, 20, 132), (30, 33, 512, 3, 132), (8, 200, 256, 7, 132)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products_in_tf32(name):
+    check(name, 2, 9, 16, (2,), precision="tf32")
+    check(name, 2, 2, 16, precision="tf32x3")
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="many programs need a GPU")
+@pytest.mark.parametrize("hidden", [16, 128, 256])
+@pytest.mark.parametrize("name", NAMES)
+def test_many_networks_in_tf32(name, hidden):
+    check(name, 5, 33, hidden, (64,), precision="tf32")
+
+
+@pytest.fixture
+def matrix_units(monkeypatch):
+    """A function that sets how many multiprocessors there are, all with matrix units, to be used with few rows, too."""
+    capacity = recurrence.capacity
+    if HAS_GPU:
+        if not capacity(torch.device("cuda", 0))["matrix_units"]:
+            pytest.skip("needs a GPU with matrix units for TF32")
+    else:
+        monkeypatch.setattr(recurrence, "_matrix", gluon_on_cpu.kernels)
+
+    def use(processors):
+        def changed(device):
+            own = capacity(device)
+            if device.type == "cuda":
+                return {**own, "processors": min(processors, own["processors"])}
+            return {"processors": processors, "shared_memory": 232_448, "matrix_units": True}
+
+        monkeypatch.setattr(recurrence, "capacity", changed)
+
+    plan.cache_clear()
+    monkeypatch.setattr(plans, "ROWS_FOR_MATRIX", 0)
+    yield use
+    plan.cache_clear()
+
+
+@pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+def test_on_the_matrix_units(name, time, rows, hidden, networks, processors, matrix_units):
+    """On a GPU, or the source of the kernels on the CPU."""
+    matrix_units(processors)
+    like = torch.empty(0, device=DEVICE)
+    division = recurrence._plan(recurrence.KINDS[name], like, networks, rows, hidden, "tf32")
+    assert division.matrix
+    check(name, time, rows, hidden, (networks,), precision="tf32", tolerance=2e-3 if time < 10 else None)
+
+
+def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
+    matrix_units(4)
+    check("gru", 2, 17, 48, (2,), precision="tf32", tolerance=2e-3, recurrent_bias=True)
+
+
+@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_units):
+    """Twice the same; without a gradient; and the last state where no other is kept."""
+    matrix_units(processors)
+    cell, weights, projected, state, upstream = map_single(problem(name, 1, 17, hidden, (2,)))
+    projected = projected.expand(5, *projected.shape[1:])
+    upstream = [x.expand(5, *x.shape[1:]) for x in upstream]
+    results = [run(fused.scan, cell, weights, projected, state, upstream, precision="tf32") for _ in range(2)]
+    for x, y in zip(*(tuple(states) + tuple(grads.values()) for states, grads in results), strict=True):
+        assert torch.equal(x, y)
+    last = fused.settle(cell.bind(weights), projected[0], state, 5, precision="tf32")
+    kept = fused.scan(cell.bind(weights), projected, state, precision="tf32")
+    for x, y, z in zip(last, kept, results[0][0], strict=True):
+        assert torch.equal(x, y[-1])
+        assert relative_error(y, z.double()) < 1e-6
+
+
+@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+def test_a_row_that_is_not_finite_leaves_the_others_alone(name, hidden, processors, matrix_units):
+    """Whatever its bits: programs that share a row send each other numbers with bits of their own in them."""
+    matrix_units(processors)
+    cell, weights, projected, state, upstream = map_single(problem(name, 4, 17, hidden, (2,)))
+    expected, expected_grads = run(fused.scan, cell, weights, projected, state, upstream, precision="tf32")
+    projected[1, :, 3] = float("nan")
+    upstream[0][2, :, 5] = float("inf")
+    states, grads = run(fused.scan, cell, weights, projected, state, upstream, precision="tf32")
+    assert states.h[1:, :, 3].isnan().all()
+    assert not grads["projected"][:3, :, 5].isfinite().any()
+    others = [row for row in range(17) if row not in (3, 5)]
+    assert torch.equal(states.h[:, :, others], expected.h[:, :, others])
+    assert torch.equal(grads["projected"][:, :, others], expected_grads["projected"][:, :, others])
+
+
+@pytest.mark.parametrize(("version", "missing"), [("3.5.1", {}), ("3.6.0", {"triton.experimental": None})], ids=str)
+def test_without_gluon_there_are_no_matrix_units(version, missing, monkeypatch):
+    """In a Triton that is too old, and in one that does not have it where it was."""
+    monkeypatch.setattr("triton.__version__", version)
+    monkeypatch.delitem(sys.modules, "multistable.scan.kernels.matrix", raising=False)
+    for name, module in missing.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert recurrence._matrix.__wrapped__() is None
+
+
+@pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)
+def test_tf32_is_allowed_and_not_demanded(change):
+    """Where the matrix units cannot serve, products are plain float32."""
+    case = {"hidden": 256, "gates": 3, "networks": 64, "rows": 32, "processors": 132, "shared_memory": 232_448}
+    case |= {"matrix_units": True, "precision": "tf32"}
+    assert plan(**case).matrix
+    assert not plan(**case | change).matrix
