@@ -107,7 +107,8 @@ def nothing(*arguments):
 language = SimpleNamespace(
     int32=torch.int32, int64=torch.int64, float32=torch.float32, constexpr=lambda x: x, shared_memory_descriptor=Shared,
     BlockedLayout=nothing, DotOperandLayout=nothing, NVMMADistributedLayout=nothing, SliceLayout=nothing,
-    SwizzledSharedLayout=nothing, static_assert=nothing, static_range=range, to_tensor=tile,
+    SwizzledSharedLayout=nothing, static_assert=nothing, static_range=range, thread_barrier=nothing,
+    to_tensor=tile,
     program_id=lambda axis: tile(program.index), num_programs=lambda axis: program.count,
     num_warps=lambda: program.warps, load=load, store=store, inline_asm_elementwise=assembly,
     arange=lambda start, stop, layout: tile(torch.arange(start, stop)), cdiv=lambda a, b: -(-a // b),

@@ -274,6 +274,9 @@ def retreat(
                 slots_t - plane * SLOTS, gh_first + (t - 1) * gh_t + own_gh, hidden_n + (t - 1) * plane + own,
                 memory_n + (t - 1) * plane + own, gc_first + (t - 1) * gc_t + own_gc, more, H, KIND, SLOTS,
             )  # fmt: skip
+            if parts_of(J, WARPS) * 8 > ROWS:
+                # Several warps have the same elements: none may write over slots that another has yet to read.
+                gl.thread_barrier()
             if SPLITS > 1:
                 p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
                 turn = after(turn)
