@@ -11,13 +11,12 @@ from typer.testing import CliRunner
 
 from multistable.cli import app
 from multistable.experiments.engines import make_engine
-from multistable.experiments.estimate import LEAST_SHARE, gpu_share, memory
 from multistable.experiments.experiment import Experiment, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
 from multistable.experiments.scales import SMOKE, Scale
-from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
-from multistable.training import Callback, RunConfig, RunFolder
+from multistable.tasks import PermutedSequentialMNIST
+from multistable.training import Callback, RunFolder
 from small_runs import small
 
 TWO_SEEDS = Scale("as it is", "nothing is changed", seeds=2)
@@ -162,15 +161,6 @@ def test_what_cannot_run_does_not_stop_the_others(cluster, tmp_path, monkeypatch
     assert len(problems) == 1
     assert "nowhere" in problems[0]
     assert len(finished(wanted.at(TWO_SEEDS), tmp_path)) == 2
-
-
-def test_a_group_has_the_share_of_a_gpu_that_its_memory_asks_for(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    copy = [RunConfig(CopyFirstInput(50), "gru", seed=seed) for seed in range(5)]
-    long = [RunConfig(CopyFirstInput(600), "lstm", "warmup", hidden_size=512, seed=seed) for seed in range(32)]
-    assert gpu_share(copy[:1]) == LEAST_SHARE
-    assert memory(copy[:1]) < memory(copy) < memory(long)
-    assert gpu_share(long) == 1.0
 
 
 def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
