@@ -1,7 +1,5 @@
 """Experiments on a Ray cluster: the same results as in this process, whatever becomes of the workers."""
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from interruption import interrupted
 from multistable.cli import app
 from multistable.experiments.engines import make_engine
 from multistable.experiments.experiment import Experiment, finished
@@ -188,20 +187,11 @@ def test_engines_that_do_not_fit_are_refused():
 def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path):
     pytest.importorskip("ray")
     command = ["reproduce", "copy-curves", "--scale", "smoke", "--device", "cpu", "--engine", "ray", "--out", tmp_path]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from multistable.cli import main; main()", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    code, errors = interrupted(*command, at="epoch 0/2")
+    assert (code, errors) == (
+        130,
+        f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there.\n",
     )
-    for line in process.stdout:
-        if "epoch 0/2" in line:
-            process.send_signal(signal.SIGINT)
-            break
-    _, errors = process.communicate()
-    assert process.returncode == 130, errors
-    assert f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there." in errors
     todo = plan([experiments()["copy-curves"]], SMOKE, tmp_path)
     assert todo.left > 0
     assert all(free(config, tmp_path) for group in todo.groups for config in group)

@@ -15,6 +15,7 @@ from rich.console import Console
 from torch.testing import assert_close
 
 import multistable as ms
+from interruption import interrupted
 from multistable.cli.progress import Bars, Pace
 from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, network_vaa
 from multistable.rl.trainer import AgentGroup
@@ -277,6 +278,7 @@ def test_a_training_killed_between_the_folders_goes_on_from_an_episode_that_all_
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
+from interruption import interrupted
 from small_agents import small_agent
 from multistable.training import Callback, train
 
@@ -318,6 +320,7 @@ def test_gymnasium_is_not_needed(tmp_path):
 import sys
 sys.modules["gymnasium"] = None
 sys.path.insert(0, {str(Path(__file__).parent)!r})
+from interruption import interrupted
 from small_agents import small_agent
 from multistable.training import train
 assert train(small_agent(episodes=1), {str(tmp_path)!r})[0].finished
@@ -380,14 +383,8 @@ def test_an_agent_is_shown(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_interrupted_agents_go_on_with_the_same_command(tmp_path):
     arguments = [*COMMAND.split(), "--version", "classic", "--episodes", "400"]
-    program = [sys.executable, "-c", "from multistable.cli import main; main()", *arguments, "--out", str(tmp_path)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        for line in process.stdout:
-            if "episode 2/400" in line:
-                process.send_signal(signal.SIGINT)
-                break
-        _, errors = process.communicate()
-    assert process.returncode == 130
+    code, errors = interrupted(*arguments, "--out", tmp_path, at="episode 2/400")
+    assert code == 130
     assert errors == f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there.\n"
     folder = RunFolder.of(small_agent(episodes=400), tmp_path)
     assert not folder.finished

@@ -7,19 +7,18 @@ therefore have the folder of the runs under the same path.
 
 import contextlib
 import importlib.util
-import logging
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from multistable.dynamics import WarmupStep
 from multistable.experiments.engines.base import Group, train_group
+from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
 from multistable.tasks.mnist import VARIABLE
 from multistable.training import BusyRunError, Callback, Config, RunFolder
@@ -38,9 +37,6 @@ INTERVAL = 0.25
 ENDING = 10.0
 """Seconds that workers have to end in order when everything is interrupted."""
 
-STORE = 100 * 2**20
-"""Bytes of the object store of a cluster started here: nothing large goes through it."""
-
 
 class Ray:
     """A Ray cluster.
@@ -58,19 +54,22 @@ class Ray:
         self.device = self._given or usual_device().type
 
     def __enter__(self) -> Self:
-        self._ray = _connected(self._address)
-        try:
+        with contextlib.ExitStack() as stack:
+            self._held = stack.enter_context(HeldBack())
+            self._ray = connected(self._address, self._held)
+            stack.callback(self._ray.shutdown)
+            self._held.check()
             gpus = self._ray.cluster_resources().get("GPU", 0)
             self.device = self._given or ("cuda" if gpus else "cpu")
             if self.device == "cuda" and not gpus:
                 raise ValueError("device must be cpu, the Ray cluster has no GPU, got 'cuda'")
-        except BaseException:
-            self._ray.shutdown()
-            raise
+            self._end = stack.pop_all()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._ray.shutdown()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._end.__exit__(kind, error, where)
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
         """Train groups, see :class:`Engine`; the callbacks are called in this process."""
@@ -109,7 +108,9 @@ class Ray:
         left = list(tasks)
         while left:
             done, left = self._ray.wait(left, timeout=INTERVAL)
-            for name, arguments in self._ray.get(mailbox.take.remote()):
+            told = mailbox.take.remote()
+            self._wait([told])
+            for name, arguments in self._ray.get(told):
                 getattr(callback, name)(*arguments)
             for task in done:
                 problem = self._result(task, groups[tasks[task]])
@@ -134,10 +135,16 @@ class Ray:
             for task, index in tasks.items():
                 if index not in begun:
                     self._ray.cancel(task)
-            self._ray.wait(list(tasks), num_returns=len(tasks))
+            self._wait(list(tasks))
         except KeyboardInterrupt:
             self._interrupt(list(tasks))
             raise
+
+    def _wait(self, tasks: list[Any]) -> None:
+        """Wait until all tasks have ended, or an interruption comes."""
+        while tasks:
+            self._held.check()
+            _, tasks = self._ray.wait(tasks, num_returns=len(tasks), timeout=INTERVAL)
 
     def _interrupt(self, tasks: list[Any]) -> None:
         for task in tasks:
@@ -234,22 +241,3 @@ def _wait_for_claims(group: Group, out: Path) -> None:
         # Those of a process that lives are told by the training.
         with contextlib.suppress(BusyRunError), RunFolder.of(config, out).claimed(max(0.0, until - time.monotonic())):
             pass
-
-
-def _connected(address: str | None) -> Any:
-    """Ray, connected to a cluster."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    handler = signal.getsignal(signal.SIGTERM)
-    if address is None:
-        # Read when Ray is imported. Meant for other systems: the addresses of the cluster are then all of the loopback.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        import ray
-
-        ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
-    else:
-        import ray
-
-        ray.init(address=address, **quiet)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray has replaced it.
-    return ray
