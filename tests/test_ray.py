@@ -1,5 +1,6 @@
 """Experiments on a Ray cluster: the same results as in this process, whatever becomes of the workers."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,10 +23,14 @@ TWO_SEEDS = Scale("as it is", "nothing is changed", seeds=2)
 EPOCHS = 100
 """So many that a node is lost long before the last."""
 
+ENDLESS = 100 * EPOCHS
+"""So many that no machine, however busy the others on it are, reaches the last."""
+
+# A node that is lost refuses to answer and is noticed after three checks; one that is busy has time to answer.
 QUICK_CHECKS = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 1000,
+    "health_check_timeout_ms": 10_000,
     "health_check_failure_threshold": 3,
 }
 
@@ -132,22 +137,44 @@ def test_a_lost_node_changes_no_digit(cluster, tmp_path):
 
 
 def test_the_minutes_given_end_every_group_at_the_end_of_its_epoch(cluster, tmp_path):
-    wanted = experiment(epochs=EPOCHS, vaa_every=0)
+    wanted = experiment(epochs=ENDLESS, vaa_every=0)
     todo = plan([wanted], TWO_SEEDS, tmp_path)
     clock = iter([0.0, 61.0]).__next__
     with make_engine("ray", "cpu", cluster[0].address) as engine:
         with pytest.raises(OutOfTimeError):
             reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, clock)])
         assert all(free(config, tmp_path) for group in todo.groups for config in group)
-    left = plan([wanted], TWO_SEEDS, tmp_path)
-    assert left.left == 8
+    assert plan([wanted], TWO_SEEDS, tmp_path).left == 8
     reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
-    assert 0 <= max(reached) < EPOCHS
+    assert max(reached) >= 0
 
 
-def free(config, out):
-    """Nobody claims the run."""
-    with RunFolder.of(config, out).claimed():
+class CtrlC(Callback):
+    """Interrupts this process, once, when an epoch of a group has ended."""
+
+    pressed = False
+
+    def on_epoch(self, configs, metrics):
+        if metrics[0]["epoch"] == 1 and not self.pressed:
+            self.pressed = True
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interruption_ends_every_group_at_once(cluster, tmp_path):
+    wanted = experiment(epochs=ENDLESS, vaa_every=0)
+    todo = plan([wanted], TWO_SEEDS, tmp_path)
+    with make_engine("ray", "cpu", cluster[0].address) as engine:
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(todo, tmp_path, engine=engine, callbacks=[CtrlC()])
+        assert all(free(config, tmp_path) for group in todo.groups for config in group)
+    assert plan([wanted], TWO_SEEDS, tmp_path).left == 8
+    reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
+    assert max(reached) >= 1
+
+
+def free(config, out, patience=0.0):
+    """Nobody claims the run, or not for longer than so many seconds."""
+    with RunFolder.of(config, out).claimed(patience):
         return True
 
 
@@ -194,4 +221,5 @@ def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path
     )
     todo = plan([experiments()["copy-curves"]], SMOKE, tmp_path)
     assert todo.left > 0
-    assert all(free(config, tmp_path) for group in todo.groups for config in group)
+    # Workers that were still loading libraries have not ended in order, but with the cluster.
+    assert all(free(config, tmp_path, patience=60) for group in todo.groups for config in group)

@@ -5,9 +5,11 @@ folders have ended with the process, and the training goes on after the last epo
 therefore have the folder of the runs under the same path.
 """
 
+import _thread
 import contextlib
 import importlib.util
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,28 +75,23 @@ class Ray:
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
         """Train groups, see :class:`Engine`; the callbacks are called in this process."""
-        with self._mailbox() as mailbox:
-            tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
-            try:
-                return self._collect(tasks, groups, mailbox, Callbacks(callbacks))
-            except Exception:
-                self._stop(tasks, mailbox)
-                raise
-            except BaseException:
-                self._interrupt(list(tasks))
-                raise
+        mailbox = self._mailbox()
+        tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
+        try:
+            return self._collect(tasks, groups, mailbox, Callbacks(callbacks))
+        except Exception:
+            self._stop(tasks, mailbox)
+            raise
+        except BaseException:
+            self._interrupt(tasks, mailbox)
+            raise
 
-    @contextlib.contextmanager
-    def _mailbox(self) -> Iterator[Any]:
-        """On this node, which is lost only when everything is."""
+    def _mailbox(self) -> Any:
+        """On this node, which is lost only when everything is. It ends with the last that knows of it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        mailbox = self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
-        try:
-            yield mailbox
-        finally:
-            self._ray.kill(mailbox)
+        return self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
 
     def _task(self, index: int, group: Group, out: Path, mailbox: Any) -> Any:
         gpus = gpu_share(group) if self.device == "cuda" else 0
@@ -128,28 +125,33 @@ class Ray:
         except (NodeDiedError, WorkerCrashedError):
             return f"the workers of {len(group)} runs ({group[0].name} first) were lost {RETRIES + 1} times"
 
+    # The workers are asked to end, by what they ask the mailbox. Where ray.cancel meets a task that ends at the same
+    # moment, a check of Ray's own fails and ends this process.
+
     def _stop(self, tasks: dict[Any, int], mailbox: Any) -> None:
         """Let the groups that have begun end their epoch, the others not begin."""
         begun = self._ray.get(mailbox.stop.remote())
         try:
-            for task, index in tasks.items():
-                if index not in begun:
-                    self._ray.cancel(task)
-            self._wait(list(tasks))
+            self._wait([task for task, index in tasks.items() if index in begun])
         except KeyboardInterrupt:
-            self._interrupt(list(tasks))
+            self._interrupt(tasks, mailbox)
             raise
+
+    def _interrupt(self, tasks: dict[Any, int], mailbox: Any) -> None:
+        """Let the groups that have begun end at once."""
+        from ray.exceptions import RayError
+
+        with contextlib.suppress(RayError):  # Workers that do not answer end with the connection.
+            begun = self._ray.get(mailbox.interrupt.remote(), timeout=ENDING)
+            ending = [task for task, index in tasks.items() if index in begun]
+            if ending:
+                self._ray.wait(ending, num_returns=len(ending), timeout=ENDING)
 
     def _wait(self, tasks: list[Any]) -> None:
         """Wait until all tasks have ended, or an interruption comes."""
         while tasks:
             self._held.check()
             _, tasks = self._ray.wait(tasks, num_returns=len(tasks), timeout=INTERVAL)
-
-    def _interrupt(self, tasks: list[Any]) -> None:
-        for task in tasks:
-            self._ray.cancel(task)
-        self._ray.wait(tasks, num_returns=len(tasks), timeout=ENDING)
 
 
 class Mailbox:
@@ -158,7 +160,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._messages: list[tuple[str, tuple[Any, ...]]] = []
         self._begun: set[int] = set()
-        self._stopping = False
+        self._stopping = self._interrupted = False
 
     def begin(self, group: int) -> bool:
         """A group is about to begin. Returns whether it must not."""
@@ -176,9 +178,18 @@ class Mailbox:
         return messages
 
     def stop(self) -> set[int]:
-        """Have everyone stop. Returns the groups that have begun."""
+        """Have everyone stop at the end of an epoch. Returns the groups that have begun."""
         self._stopping = True
         return self._begun
+
+    def interrupt(self) -> set[int]:
+        """Have everyone stop at once. Returns the groups that have begun."""
+        self._interrupted = True
+        return self.stop()
+
+    def interrupted(self) -> bool:
+        """Whether to stop at once."""
+        return self._interrupted
 
 
 class StoppedError(Exception):
@@ -227,11 +238,35 @@ def _work(index: int, group: Group, out: Path, device: str, environment: dict[st
     os.environ.update(environment)
     if ray.get(mailbox.begin.remote(index)):
         return None
-    _wait_for_claims(group, out)
     try:
-        return train_group(group, out, device, [Telling(mailbox)])
-    except StoppedError:
+        with _interruptible(mailbox):
+            _wait_for_claims(group, out)
+            return train_group(group, out, device, [Telling(mailbox)])
+    except (StoppedError, KeyboardInterrupt):
         return None
+
+
+@contextlib.contextmanager
+def _interruptible(mailbox: Any) -> Iterator[None]:
+    """A context that ends with a ``KeyboardInterrupt`` when the mailbox says so."""
+    import ray
+
+    over = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(ray.exceptions.RayError):
+            while not over.wait(INTERVAL):
+                if ray.get(mailbox.interrupted.remote()):
+                    _thread.interrupt_main()
+                    return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 def _wait_for_claims(group: Group, out: Path) -> None:
