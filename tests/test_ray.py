@@ -215,11 +215,10 @@ def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path
     pytest.importorskip("ray")
     command = ["reproduce", "copy-curves", "--scale", "smoke", "--device", "cpu", "--engine", "ray", "--out", tmp_path]
     code, errors = interrupted(*command, at="epoch 0/2")
-    assert (code, errors) == (
-        130,
-        f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there.\n",
-    )
+    assert code == 130, errors
+    # Ray may complain of workers that were still loading libraries, and so ended with the cluster.
+    assert f"Interrupted. What is done is kept in {tmp_path}: the same command goes on from there.\n" in errors
+    assert "Traceback" not in errors
     todo = plan([experiments()["copy-curves"]], SMOKE, tmp_path)
     assert todo.left > 0
-    # Workers that were still loading libraries have not ended in order, but with the cluster.
     assert all(free(config, tmp_path, patience=60) for group in todo.groups for config in group)

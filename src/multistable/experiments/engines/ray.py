@@ -83,7 +83,7 @@ class Ray:
             self._stop(tasks, mailbox)
             raise
         except BaseException:
-            self._interrupt(tasks, mailbox)
+            self._interrupt(list(tasks), mailbox)
             raise
 
     def _mailbox(self) -> Any:
@@ -134,18 +134,14 @@ class Ray:
         try:
             self._wait([task for task, index in tasks.items() if index in begun])
         except KeyboardInterrupt:
-            self._interrupt(tasks, mailbox)
+            self._interrupt(list(tasks), mailbox)
             raise
 
-    def _interrupt(self, tasks: dict[Any, int], mailbox: Any) -> None:
-        """Let the groups that have begun end at once."""
-        from ray.exceptions import RayError
-
-        with contextlib.suppress(RayError):  # Workers that do not answer end with the connection.
-            begun = self._ray.get(mailbox.interrupt.remote(), timeout=ENDING)
-            ending = [task for task, index in tasks.items() if index in begun]
-            if ending:
-                self._ray.wait(ending, num_returns=len(ending), timeout=ENDING)
+    def _interrupt(self, tasks: list[Any], mailbox: Any) -> None:
+        """Let the groups that have begun end at once, the others not begin."""
+        mailbox.interrupt.remote()
+        # Those that are not ready then end with the connection, of which Ray complains.
+        self._ray.wait(tasks, num_returns=len(tasks), timeout=ENDING)
 
     def _wait(self, tasks: list[Any]) -> None:
         """Wait until all tasks have ended, or an interruption comes."""
@@ -182,10 +178,9 @@ class Mailbox:
         self._stopping = True
         return self._begun
 
-    def interrupt(self) -> set[int]:
-        """Have everyone stop at once. Returns the groups that have begun."""
-        self._interrupted = True
-        return self.stop()
+    def interrupt(self) -> None:
+        """Have everyone stop at once."""
+        self._stopping = self._interrupted = True
 
     def interrupted(self) -> bool:
         """Whether to stop at once."""
