@@ -26,12 +26,14 @@ EPOCHS = 100
 ENDLESS = 100 * EPOCHS
 """So many that no machine, however busy the others on it are, reaches the last."""
 
-# A node that is lost refuses to answer and is noticed after three checks; one that is busy has time to answer.
-QUICK_CHECKS = {
+# A node that is lost refuses to answer and is noticed after three checks; one that is busy has time to answer. And
+# workers have a fair share of a machine that is busy.
+PATIENT = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 10_000,
     "health_check_failure_threshold": 3,
+    "worker_niceness": 0,
 }
 
 
@@ -50,7 +52,7 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args={**node, "_system_config": QUICK_CHECKS})
+    made = Cluster(initialize_head=True, head_node_args={**node, "_system_config": PATIENT})
     second = made.add_node(**node)
     # Else the driver looks for the cluster at an address that others can reach.
     with pytest.MonkeyPatch.context() as patch:

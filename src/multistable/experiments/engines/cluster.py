@@ -69,6 +69,7 @@ def connected(address: str | None, held: HeldBack) -> Any:
     attempts, aim = 1, f"connect to {address}"
     if address is None:
         settings = {"address": "local", "include_dashboard": False, "object_store_memory": STORE}
+        settings["_system_config"] = {"worker_niceness": 0}  # Else whatever else runs on the machine goes first.
         attempts, aim = ATTEMPTS, f"start a cluster on this machine in {ATTEMPTS} attempts"
     failure: Exception | None = None
     for _ in range(attempts):
