@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import os
+import signal
 
 # The networks here are small, and two test processes share the machine: threads would only wait for each other. Said
 # before PyTorch is there, so that the processes that tests start compute with the same last digits.
@@ -19,3 +20,6 @@ settings.load_profile("multistable")
 
 # pytest-xdist tells its workers the width of its own terminal, at which tables would be wrapped.
 os.environ.pop("COLUMNS", None)
+
+# In the background of a shell script Ctrl-C is ignored, and would be by the commands that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)

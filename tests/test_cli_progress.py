@@ -1,5 +1,6 @@
 """The command line while it trains: progress, interruption, and what is written for TensorBoard."""
 
+import contextlib
 import io
 import os
 import re
@@ -9,8 +10,11 @@ import sys
 
 import pytest
 import torch
+import typer
 from rich.console import Console
 
+from interruption import interrupted
+from multistable.cli.errors import reporting
 from multistable.cli.progress import Bars, Pace, duration
 from multistable.dynamics import WarmupStep
 from multistable.tasks import CopyFirstInput
@@ -201,19 +205,8 @@ def _read_to_the_end(descriptor):
 def test_an_interrupted_training_goes_on_with_the_same_command(tmp_path, number):
     arguments = "--epochs 60 --vaa-every 20"
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
-    process = subprocess.Popen(
-        [*COMMAND, *arguments.split(), "--out", disturbed],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    for line in process.stdout:
-        if "epoch 2/60" in line:
-            process.send_signal(number)
-            break
-    _, errors = process.communicate()
-    assert process.returncode == 130
+    code, errors = interrupted(*SMALL.split(), *arguments.split(), "--out", disturbed, at="epoch 2/60", number=number)
+    assert code == 130
     assert errors == f"Interrupted. What is done is kept in {disturbed}: the same command goes on from there.\n"
     assert not any(RunFolder(path).finished for path in disturbed.iterdir())
 
@@ -223,6 +216,18 @@ def test_an_interrupted_training_goes_on_with_the_same_command(tmp_path, number)
     assert first >= 3
     assert call(f"{SMALL} {arguments}", "--out", undisturbed).exit_code == 0
     assert results(disturbed) == results(undisturbed)
+
+
+def test_what_fails_after_an_interruption_does_not_hide_it(capsys):
+    def an_import_cut_off():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise ImportError("half of a module")
+
+    with pytest.raises(typer.Exit) as ended, reporting(if_interrupted="Stopped."):
+        an_import_cut_off()
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "Stopped.\n"
 
 
 # TensorBoard

@@ -1,8 +1,7 @@
-"""Stacks, double layers, and the conventions of ``torch.nn.GRU``."""
+"""Stacks, and the conventions of ``torch.nn.GRU``."""
 
 import io
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,69 +12,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequenc
 from torch.testing import assert_close
 
 import multistable as ms
-from multistable.networks import Double
 from multistable.scan import scan
 from numpy_cells import entry, fields, normal, with_random_weights
+from own_cells import LeakyCell
 from small_networks import HIDDEN, INPUT, TIME, N, make, random_state
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-13}
-PAIRS = [(name, name) for name in ms.CELLS] + [
-    ("gru", "lstm"),
-    ("lstm", "mgu"),
-    ("brc", "nbrc"),
-    ("chrono", "lstm"),
-]
-
-
-class Traces(NamedTuple):
-    h: Tensor
-    slow: Tensor
-
-
-class LeakyCell(ms.Cell):
-    """A user's own cell: a leaky unit whose output sees a slow trace of the input; two fields of state."""
-
-    State = Traces
-
-    def __init__(self, input_size: int, hidden_size: int, *, leak: float = 0.3, generator=None, **factory) -> None:
-        super().__init__(input_size, hidden_size)
-        self.leak = leak
-        self.input_weight = nn.Parameter(torch.randn(input_size, hidden_size, generator=generator, **factory))
-        self.recurrent_weight = nn.Parameter(torch.randn(hidden_size, hidden_size, generator=generator, **factory))
-        self.bias = nn.Parameter(torch.zeros(hidden_size, **factory))
-
-    def step(self, projected: Tensor, state: Traces) -> Traces:
-        slow = (1 - self.leak) * state.slow + self.leak * projected
-        return Traces(torch.tanh(slow + state.h @ self.recurrent_weight), slow)
-
-
-class Affine(nn.Module):
-    """W_u u + b with leading dimensions, as a module of its own."""
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(input_size, hidden_size, dtype=torch.float64))
-        self.bias = nn.Parameter(torch.randn(hidden_size, dtype=torch.float64))
-
-    def forward(self, u: Tensor) -> Tensor:
-        return u @ self.weight + self.bias.unsqueeze(-2)
-
-
-class CellOfModules(ms.Cell):
-    """A user's own cell that keeps its weights in submodules."""
-
-    State = ms.CELLS["gru"].State
-
-    def __init__(self, input_size: int, hidden_size: int, **_) -> None:
-        super().__init__(input_size, hidden_size)
-        self.read = Affine(input_size, hidden_size)
-        self.recall = Affine(hidden_size, hidden_size)
-
-    def project(self, u: Tensor) -> Tensor:
-        return self.read(u)
-
-    def step(self, projected: Tensor, state):
-        return self.State(torch.tanh(projected + self.recall(state.h)))
 
 
 @pytest.mark.parametrize("cell", ms.CELLS)
@@ -250,92 +192,6 @@ def test_the_gradient_of_a_packed_sequence_is_that_of_its_sequences():
     packed = torch.autograd.grad(output.data.square().sum() + end.sum(), wanted)
     alone = torch.autograd.grad(sum(rnn(s)[0].square().sum() + rnn(s)[1].sum() for s in sequences), wanted)
     assert_close(packed, alone, **TIGHT)
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_a_double_layer_is_its_halves_side_by_side(pair, num_layers):
-    rnn = make(pair, num_layers, double=True)
-    u = normal(TIME, N, INPUT).requires_grad_()
-    wanted = [u, *rnn.parameters()]
-
-    output, end = rnn(u)
-
-    inputs, ends = u, []
-    for layer in rnn.layers:
-        halves = [scan(half, inputs) for half in (layer.warmed, layer.transient)]
-        inputs = torch.cat([half.h for half in halves], dim=-1)
-        ends.append(halves)
-    assert_close(output, inputs, **TIGHT)
-    assert_close(torch.autograd.grad(output.square().sum(), wanted, retain_graph=True),
-                 torch.autograd.grad(inputs.square().sum(), wanted, retain_graph=True), **TIGHT)  # fmt: skip
-    for name, field in zip(("h", "c"), fields(end), strict=False):
-        expected = [[getattr(half, name)[-1] for half in halves if name in half._fields] for halves in ends]
-        assert_close(field, torch.stack([torch.cat(layer, dim=-1) for layer in expected]), **TIGHT)
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_a_state_before_a_double_layer_is_the_states_of_its_halves(pair):
-    rnn = make(pair, 1, double=True)
-    x, layer = normal(TIME, N, INPUT), rnn.layers[0]
-    halves = [
-        half.State(*(0.5 * normal(N, HIDDEN // 2, seed=s) for s in range(8 * i, 8 * i + len(half.State._fields))))
-        for i, half in enumerate(layer.cells)
-    ]
-    output, _ = rnn(x, rnn.pack_state([halves]))
-    expected = [scan(half, x, state).h for half, state in zip(layer.cells, halves, strict=True)]
-    assert_close(output, torch.cat(expected, dim=-1), **TIGHT)
-
-
-@pytest.mark.parametrize(("pair", "widths"), [
-    (("gru", "lstm"), [HIDDEN, HIDDEN // 2]),
-    (("lstm", "gru"), [HIDDEN, HIDDEN // 2]),
-    (("lstm", "chrono"), [HIDDEN, HIDDEN]),
-    (("gru", "brc"), [HIDDEN]),
-], ids=str)  # fmt: skip
-def test_the_state_of_halves_of_different_cells(pair, widths):
-    rnn = make(pair, 2, double=True)
-    _, end = rnn(normal(TIME, N, INPUT))
-    assert [tuple(field.shape) for field in fields(end)] == [(2, N, width) for width in widths]
-    assert isinstance(end, tuple) is (len(widths) > 1)
-
-
-@pytest.mark.parametrize("cell", [*PAIRS, LeakyCell], ids=str)
-def test_states_survive_packing_and_unpacking(cell):
-    rnn = make(cell, 2, double=True)
-    state = random_state(rnn)
-    unpacked = rnn.unpack_state(state)
-    assert_close(rnn.pack_state(unpacked), state, rtol=0, atol=0)
-    for layer, layer_state in zip(rnn.layers, unpacked, strict=True):
-        for half, half_state in zip(layer.cells, layer_state, strict=True):
-            assert isinstance(half_state, half.State)
-            assert all(field.shape == (N, half.hidden_size) for field in half_state)
-
-
-def test_the_first_half_is_the_one_to_warm_up():
-    layer = make(("gru", "lstm"), double=True).layers[0]
-    assert layer.warmable.cells == (layer.warmed,)
-    assert isinstance(layer.warmed, ms.CELLS["gru"])
-    assert isinstance(layer.transient, ms.CELLS["lstm"])
-    single = make("gru").layers[0]
-    assert single.warmable.cells == (single.cell,)
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [(partial(LeakyCell, leak=0.1), partial(LeakyCell, leak=0.9)), (CellOfModules, CellOfModules)],
-    ids=["options", "weights-in-submodules"],
-)
-def test_halves_of_one_class_keep_their_own(pair):
-    rnn = make(pair, double=True)
-    x = normal(TIME, N, INPUT)
-    assert_close(rnn(x)[0], torch.cat([scan(half, x).h for half in rnn.layers[0].cells], dim=-1), **TIGHT)
-
-
-def test_halves_must_read_the_same_input():
-    gru = ms.CELLS["gru"]
-    with pytest.raises(ValueError, match="read the same input, got input_size 2 and 3"):
-        Double(gru(2, 4), gru(3, 4))
 
 
 @pytest.mark.parametrize(("double", "parts"), [(False, ["cell"]), (True, ["warmed", "transient"])])

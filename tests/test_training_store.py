@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -343,3 +344,41 @@ def test_a_run_of_another_process_is_left_alone_and_the_others_are_done(tmp_path
         process.kill()
     train([mine, other], tmp_path)
     assert taken.finished
+
+
+class Starts(Callback):
+    """How many runs each training began with."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def on_start(self, configs, epoch, steps):
+        self.sizes.append(len(configs))
+
+
+def test_who_comes_first_claims_a_group_as_a_whole(tmp_path, monkeypatch):
+    configs, starts = [small(seed=seed) for seed in range(4)], Starts()
+    claimed, second_is_there = RunFolder.claimed, threading.Event()
+    refusals = []
+
+    def second():
+        with pytest.raises(BusyRunError, match="working on 4 of the runs") as refused:
+            train(configs, tmp_path, callbacks=[starts])
+        refusals.append(refused)
+
+    def slowly(folder, *arguments):
+        """The second comes when the first has claimed one run, and has time to claim others."""
+        if threading.current_thread() is not other:
+            if folder.path.name == configs[1].name and not other.is_alive():
+                other.start()
+                second_is_there.wait(1.0)
+        elif folder.path.name == configs[3].name:
+            second_is_there.set()
+        return claimed(folder, *arguments)
+
+    other = threading.Thread(target=second)
+    monkeypatch.setattr(RunFolder, "claimed", slowly)
+    train(configs, tmp_path, callbacks=[starts])
+    other.join()
+    assert starts.sizes == [4]
+    assert len(refusals) == 1

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -26,29 +26,28 @@ def reporting(debug: bool = False, if_interrupted: str = "Interrupted.") -> Iter
         debug: show the traceback of every error.
         if_interrupted: said after Ctrl-C or SIGTERM.
     """
+    interruptions = _Interruptions()
     try:
-        with _terminated_as_interrupted():
+        with interruptions:
             yield
-    except KeyboardInterrupt:
-        typer.echo(if_interrupted, err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise  # Whoever reads the output has closed it; typer ends quietly.
-    except Exception as error:
-        told = _told(error)
+    except (KeyboardInterrupt, Exception) as error:
+        # What fails after an interruption fails because of it: an import cut off in the middle, an output that ended.
+        interrupted = interruptions.came or isinstance(error, KeyboardInterrupt)
+        told = (INTERRUPTED, if_interrupted) if interrupted else _told(error)
         if told is None:
             raise
         if debug:
             traceback.print_exc()
         code, message = told
-        typer.echo(f"Error: {message}", err=True)
+        typer.echo(message if interrupted else f"Error: {message}", err=True)
         raise typer.Exit(code) from None
 
 
-def _told(error: Exception) -> tuple[int, str] | None:
+def _told(error: BaseException) -> tuple[int, str] | None:
     """The exit code and the message of an error that a user can do something about."""
     import torch
 
+    from multistable.experiments.engines.cluster import ClusterError
     from multistable.tasks import MNISTError
     from multistable.training import BusyRunError, DamagedRunError
 
@@ -60,26 +59,33 @@ def _told(error: Exception) -> tuple[int, str] | None:
                 "the GPU has not enough memory for this. A smaller --together trains fewer runs at once, a smaller "
                 "--batch-size takes less for each.\nFinished runs are kept; --debug shows where this comes from."
             )
+        case BrokenPipeError():
+            return None  # Whoever reads the output has closed it; typer ends quietly.
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return FAILED, f"{where}{error.strerror or error}"
-        case MNISTError() | BusyRunError() | DamagedRunError() | ModuleNotFoundError():
+        case MNISTError() | BusyRunError() | ClusterError() | DamagedRunError() | ModuleNotFoundError():
             return FAILED, str(error)
     return None
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM as if it were Ctrl-C: what is running ends in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+class _Interruptions:
+    """A context in which SIGTERM is as Ctrl-C, and both are remembered: what is running ends in order."""
 
+    def __init__(self) -> None:
+        self.came = False
+        self._handlers: dict[int, Any] = {}
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._interrupt)}
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is for commands in the background
+                self._handlers[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.came = True
+        raise KeyboardInterrupt

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.stabilisation import stabilise
@@ -135,9 +134,8 @@ class Verification:
         system, data, draws = self.of(which, step)
         batches = [draws.batch(len(data), states) for _ in range(inputs)]
         u = scale * draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)
-        with ieee_float32():
-            start = random_hidden_states(system, data, torch.cat(batches, dim=-1), draws)
-            end = stabilise(system, start, u.repeat_interleave(states, dim=-2), steps).states
+        start = random_hidden_states(system, data, torch.cat(batches, dim=-1), draws)
+        end = stabilise(system, start, u.repeat_interleave(states, dim=-2), steps).states
         by_input = end.double().unflatten(-2, (inputs, states))
         finite = by_input.isfinite().all(dim=-1).all(dim=-1)
         values = torch.where(finite, vaa(by_input.nan_to_num(), self.eps), 0.0).cpu()

@@ -135,7 +135,7 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
 
 def _true_vaa(system: System, data: SequenceSet, draws: Draws, *measured: Any) -> Any:
     try:
-        with torch.no_grad(), ieee_float32():
+        with torch.no_grad():
             return estimate(system, data, draws, *measured).vaa
     except DivergedError as error:
         raise WarmupDivergedError(

@@ -1,7 +1,7 @@
 """A rough forecast of how long runs take, and how much memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -53,11 +53,22 @@ RATES = {
     "cpu": Rate(group=1.0, step=2e-3, time_step=1e-4, row=4e-10, settling=1e-10),
 }
 
+TF32_ROW = 0.5
+"""What a row of training takes in TF32 on a GPU, as a share of what it takes in float32.
+
+A gradient step of ten networks 2 x 256 on denoising, batch 32, takes 5.9 ms in place of 16.7 with GRU, 11.6 in place of
+23.4 with LSTM.
+"""
+
 
 def seconds(configs: Sequence[Config], device: str) -> float:
     """How long a group of runs may take on a ``"cuda"`` or ``"cpu"`` device, within a factor of two or so."""
     rate, config = RATES[device], configs[0]
-    unit = _episode(config, _squares(configs), rate) if isinstance(config, AgentConfig) else _epoch(configs, rate)
+    training = replace(rate, row=TF32_ROW * rate.row) if (device, config.precision) == ("cuda", "tf32") else rate
+    if isinstance(config, AgentConfig):
+        unit = _episode(config, _squares(configs), training)
+    else:
+        unit = _epoch(configs, training)
     return rate.group + config.duration * unit + _measures(configs, rate) + _warmup(configs, rate)
 
 

@@ -73,13 +73,13 @@ class RunFolder:
         return cls(Path(out) / config.name)
 
     @contextmanager
-    def claimed(self, patience: float = 0.0) -> Iterator[None]:
+    def claimed(self, patience: float = 0.0, name: str = ".lock") -> Iterator[None]:
         """Keep other processes away; the claim ends with the process, however that ends.
 
-        One that is there has ``patience`` seconds to end.
+        One that is there has ``patience`` seconds to end. Claims by different names do not exclude each other.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock")
+        lock = FileLock(self.path / name)
         try:
             lock.acquire(timeout=patience)
         except Timeout as error:

@@ -1,5 +1,6 @@
 """Training runs: those that can go together in one launch, each in its own folder."""
 
+import contextlib
 import json
 import math
 import time
@@ -17,6 +18,9 @@ from multistable.training.config import RunConfig
 from multistable.training.group import Group, Scores
 from multistable.training.settings import Config
 from multistable.training.store import BusyRunError, RunFolder
+
+CLAIMING = 10.0
+"""Seconds that another process has to claim the runs of a group, which takes it a moment."""
 
 NEW = -1
 """The epoch that a run without checkpoints goes on from."""
@@ -83,16 +87,31 @@ def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]
     return [runs[start : start + together] for runs in lists for start in range(0, len(runs), together)]
 
 
+Run = tuple[Config, RunFolder]
+
+
 def _train_unfinished(
     configs: Sequence[Config], out: Path, device: torch.device, callback: Callback
 ) -> list[RunFolder]:
     """Train those runs of a group that are not finished. Returns the folders that another process works on."""
-    busy, mine = [], []
     with ExitStack() as claims:
-        for config in configs:
-            folder = RunFolder.of(config, out)
-            if folder.finished:
-                continue
+        mine, busy = _claim(configs, out, claims)
+        for epoch, runs in _starts(mine):
+            together = TRAINERS[type(configs[0])]
+            together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
+    return busy
+
+
+def _claim(configs: Sequence[Config], out: Path, claims: ExitStack) -> tuple[list[Run], list[RunFolder]]:
+    """Claim those runs of a group that are not finished. Returns them, and the folders that others have claimed."""
+    mine, busy = [], []
+    left = [(config, folder) for config in configs if not (folder := RunFolder.of(config, out)).finished]
+    with ExitStack() as turn:
+        if len(left) > 1:
+            # One process at a time: those that come to a group at the same instant would divide it between them.
+            with contextlib.suppress(BusyRunError):
+                turn.enter_context(RunFolder.of(configs[0], out).claimed(CLAIMING, ".group"))
+        for config, folder in left:
             try:
                 claims.enter_context(folder.claimed())
             except BusyRunError:
@@ -101,13 +120,7 @@ def _train_unfinished(
             if not folder.finished:  # It may have become so before it was claimed.
                 folder.write_config(config)
                 mine.append((config, folder))
-        for epoch, runs in _starts(mine):
-            together = TRAINERS[type(configs[0])]
-            together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
-    return busy
-
-
-Run = tuple[Config, RunFolder]
+    return mine, busy
 
 
 def _starts(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:

@@ -5,21 +5,22 @@ folders have ended with the process, and the training goes on after the last epo
 therefore have the folder of the runs under the same path.
 """
 
+import _thread
 import contextlib
 import importlib.util
-import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from multistable.dynamics import WarmupStep
 from multistable.experiments.engines.base import Group, train_group
+from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
 from multistable.tasks.mnist import VARIABLE
 from multistable.training import BusyRunError, Callback, Config, RunFolder
@@ -38,9 +39,6 @@ INTERVAL = 0.25
 ENDING = 10.0
 """Seconds that workers have to end in order when everything is interrupted."""
 
-STORE = 100 * 2**20
-"""Bytes of the object store of a cluster started here: nothing large goes through it."""
-
 
 class Ray:
     """A Ray cluster.
@@ -58,44 +56,42 @@ class Ray:
         self.device = self._given or usual_device().type
 
     def __enter__(self) -> Self:
-        self._ray = _connected(self._address)
-        try:
+        with contextlib.ExitStack() as stack:
+            self._held = stack.enter_context(HeldBack())
+            self._ray = connected(self._address, self._held)
+            stack.callback(self._ray.shutdown)
+            self._held.check()
             gpus = self._ray.cluster_resources().get("GPU", 0)
             self.device = self._given or ("cuda" if gpus else "cpu")
             if self.device == "cuda" and not gpus:
                 raise ValueError("device must be cpu, the Ray cluster has no GPU, got 'cuda'")
-        except BaseException:
-            self._ray.shutdown()
-            raise
+            self._end = stack.pop_all()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._ray.shutdown()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._end.__exit__(kind, error, where)
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
         """Train groups, see :class:`Engine`; the callbacks are called in this process."""
-        with self._mailbox() as mailbox:
-            tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
-            try:
-                return self._collect(tasks, groups, mailbox, Callbacks(callbacks))
-            except Exception:
-                self._stop(tasks, mailbox)
-                raise
-            except BaseException:
-                self._interrupt(list(tasks))
-                raise
+        mailbox = self._mailbox()
+        tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
+        try:
+            return self._collect(tasks, groups, mailbox, Callbacks(callbacks))
+        except Exception:
+            self._stop(tasks, mailbox)
+            raise
+        except BaseException:
+            self._interrupt(list(tasks), mailbox)
+            raise
 
-    @contextlib.contextmanager
-    def _mailbox(self) -> Iterator[Any]:
-        """On this node, which is lost only when everything is."""
+    def _mailbox(self) -> Any:
+        """On this node, which is lost only when everything is. It ends with the last that knows of it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        mailbox = self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
-        try:
-            yield mailbox
-        finally:
-            self._ray.kill(mailbox)
+        return self._ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
 
     def _task(self, index: int, group: Group, out: Path, mailbox: Any) -> Any:
         gpus = gpu_share(group) if self.device == "cuda" else 0
@@ -109,7 +105,9 @@ class Ray:
         left = list(tasks)
         while left:
             done, left = self._ray.wait(left, timeout=INTERVAL)
-            for name, arguments in self._ray.get(mailbox.take.remote()):
+            told = mailbox.take.remote()
+            self._wait([told])
+            for name, arguments in self._ray.get(told):
                 getattr(callback, name)(*arguments)
             for task in done:
                 problem = self._result(task, groups[tasks[task]])
@@ -127,22 +125,29 @@ class Ray:
         except (NodeDiedError, WorkerCrashedError):
             return f"the workers of {len(group)} runs ({group[0].name} first) were lost {RETRIES + 1} times"
 
+    # The workers are asked to end, by what they ask the mailbox. Where ray.cancel meets a task that ends at the same
+    # moment, a check of Ray's own fails and ends this process.
+
     def _stop(self, tasks: dict[Any, int], mailbox: Any) -> None:
         """Let the groups that have begun end their epoch, the others not begin."""
         begun = self._ray.get(mailbox.stop.remote())
         try:
-            for task, index in tasks.items():
-                if index not in begun:
-                    self._ray.cancel(task)
-            self._ray.wait(list(tasks), num_returns=len(tasks))
+            self._wait([task for task, index in tasks.items() if index in begun])
         except KeyboardInterrupt:
-            self._interrupt(list(tasks))
+            self._interrupt(list(tasks), mailbox)
             raise
 
-    def _interrupt(self, tasks: list[Any]) -> None:
-        for task in tasks:
-            self._ray.cancel(task)
+    def _interrupt(self, tasks: list[Any], mailbox: Any) -> None:
+        """Let the groups that have begun end at once, the others not begin."""
+        mailbox.interrupt.remote()
+        # Those that are not ready then end with the connection, of which Ray complains.
         self._ray.wait(tasks, num_returns=len(tasks), timeout=ENDING)
+
+    def _wait(self, tasks: list[Any]) -> None:
+        """Wait until all tasks have ended, or an interruption comes."""
+        while tasks:
+            self._held.check()
+            _, tasks = self._ray.wait(tasks, num_returns=len(tasks), timeout=INTERVAL)
 
 
 class Mailbox:
@@ -151,7 +156,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._messages: list[tuple[str, tuple[Any, ...]]] = []
         self._begun: set[int] = set()
-        self._stopping = False
+        self._stopping = self._interrupted = False
 
     def begin(self, group: int) -> bool:
         """A group is about to begin. Returns whether it must not."""
@@ -169,9 +174,17 @@ class Mailbox:
         return messages
 
     def stop(self) -> set[int]:
-        """Have everyone stop. Returns the groups that have begun."""
+        """Have everyone stop at the end of an epoch. Returns the groups that have begun."""
         self._stopping = True
         return self._begun
+
+    def interrupt(self) -> None:
+        """Have everyone stop at once."""
+        self._stopping = self._interrupted = True
+
+    def interrupted(self) -> bool:
+        """Whether to stop at once."""
+        return self._interrupted
 
 
 class StoppedError(Exception):
@@ -220,11 +233,35 @@ def _work(index: int, group: Group, out: Path, device: str, environment: dict[st
     os.environ.update(environment)
     if ray.get(mailbox.begin.remote(index)):
         return None
-    _wait_for_claims(group, out)
     try:
-        return train_group(group, out, device, [Telling(mailbox)])
-    except StoppedError:
+        with _interruptible(mailbox):
+            _wait_for_claims(group, out)
+            return train_group(group, out, device, [Telling(mailbox)])
+    except (StoppedError, KeyboardInterrupt):
         return None
+
+
+@contextlib.contextmanager
+def _interruptible(mailbox: Any) -> Iterator[None]:
+    """A context that ends with a ``KeyboardInterrupt`` when the mailbox says so."""
+    import ray
+
+    over = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(ray.exceptions.RayError):
+            while not over.wait(INTERVAL):
+                if ray.get(mailbox.interrupted.remote()):
+                    _thread.interrupt_main()
+                    return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 def _wait_for_claims(group: Group, out: Path) -> None:
@@ -234,22 +271,3 @@ def _wait_for_claims(group: Group, out: Path) -> None:
         # Those of a process that lives are told by the training.
         with contextlib.suppress(BusyRunError), RunFolder.of(config, out).claimed(max(0.0, until - time.monotonic())):
             pass
-
-
-def _connected(address: str | None) -> Any:
-    """Ray, connected to a cluster."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    handler = signal.getsignal(signal.SIGTERM)
-    if address is None:
-        # Read when Ray is imported. Meant for other systems: the addresses of the cluster are then all of the loopback.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        import ray
-
-        ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
-    else:
-        import ray
-
-        ray.init(address=address, **quiet)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray has replaced it.
-    return ray
