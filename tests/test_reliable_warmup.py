@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.merging import merging_loss
 from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
 from multistable.dynamics.system import studying
 from multistable.dynamics.warming import normalised
@@ -242,16 +241,6 @@ def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_targe
     history.vaa, history.verifies = vaa, verifies
     assert history.outcome == outcome
     assert bool(history.failures()) == (outcome != "multistable")
-
-
-def test_states_are_drawn_together_until_they_coincide():
-    states = torch.randn(5, 3, dtype=torch.float64, generator=generator()).requires_grad_()
-    (gradient,) = torch.autograd.grad(merging_loss(states, 1e-4), states)
-    nearer = states - 1e-3 * gradient
-    assert torch.pdist(nearer).log().mean() < torch.pdist(states).log().mean()
-    together = (1e-6 * states.detach()).requires_grad_()
-    (nothing,) = torch.autograd.grad(merging_loss(together, 1e-4), together)
-    assert not nothing.any()
 
 
 # What it descends

@@ -25,8 +25,9 @@ SCREENED_INPUTS, SCREENED_STATES, SCREENED_STEPS = 64, 4, (200, 1000)
 MARGIN = 0.5
 # The least VAA under any one input, as a share of the target.
 WORST_INPUT = 0.75
-# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them.
-QUICK_STEPS, WANTED_INPUTS = 1000, 40
+# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them; and how many
+# standard errors of another measure have to be within the tolerance.
+QUICK_STEPS, WANTED_INPUTS, STANDARD_ERRORS = 1000, 20, 3.0
 
 
 class Verdict(NamedTuple):
@@ -103,14 +104,15 @@ class Verification:
         """
         steps = min(QUICK_STEPS, self.horizon)
         quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
-        left = which & ((quick - wanted).abs() <= 2 * tolerance)
+        # States come together as time goes on, seldom apart.
+        left = which & (quick >= wanted - tolerance) & (quick <= wanted + 2 * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
         if left.any():
             shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
             value = torch.where(left, shares.mean(dim=-1), value)
-            uncertainty = 2 * shares.std(dim=-1) / self.inputs**0.5
+            uncertainty = STANDARD_ERRORS * shares.std(dim=-1) / self.inputs**0.5
             score = torch.where(left, -(value - wanted).abs(), score)
             passed = left & ((value - wanted).abs() + uncertainty <= tolerance)
         return Verdict(passed, torch.where(left, value, quick), score)
