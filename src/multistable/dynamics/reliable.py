@@ -26,7 +26,8 @@ FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
 # Steps with periods below a quarter of the longest after which a network starts again from its first weights.
 PATIENCE = 50
-CHECK_EVERY = 10
+# How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
+CHECK_EVERY, CHECK_STORED = 10, 20
 # By how much the rate of a network that has gone too far once grows from one look to the next.
 BOLDER = 1.2
 
@@ -69,9 +70,10 @@ class _Progress:
         growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
         return torch.where(self.finished, 0.0, torch.where(self.storing, 1 / self.caution, growing))
 
-    def ready(self, most: int) -> Tensor:
+    def ready(self, step: int, most: int) -> Tensor:
         """Which networks the true measure may be content with."""
-        return (self.storing | (self.longest >= most)) & ~self.finished
+        stored = torch.where(self.limit == step, True, step % CHECK_STORED == 0)
+        return torch.where(self.storing, stored, self.longest >= most) & ~self.finished
 
     def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
         """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
@@ -173,7 +175,7 @@ def _look(
     warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, step: int
 ) -> tuple[Tensor, Tensor]:
     """Look at the true VAA of the networks that are ready: which are as they should be, and their VAA."""
-    ready = progress.ready(warming.max_stabilisation)
+    ready = progress.ready(step, warming.max_stabilisation)
     storing = ready & progress.storing
     verdict = verification.judge(ready & ~storing, step)
     weights.consider(verdict.score)

@@ -22,6 +22,8 @@ from multistable.networks.layers import Layer, LayerState
 
 # Each unit is at one of two values at an attractor, this far from zero.
 CORNER = 0.9
+# How many more attractors there are to be than are wanted: some are reached late, or never.
+MORE = 1.1
 # The dimensions of the grid: more of them need fewer units to tell its cells apart, but longer beginnings.
 AXES = 2
 # How many sequences are told apart, and how long their beginnings are at least.
@@ -57,8 +59,8 @@ def cells_for(wanted: Tensor, states: int) -> Tensor:
 
 
 def levels_for(wanted: Tensor, states: int) -> Tensor:
-    """The levels of each axis of a grid with about as many cells as are needed, ``(..., AXES)``."""
-    left, levels = cells_for(wanted, states), []
+    """The levels of each axis of a grid with a few more cells than are needed, ``(..., AXES)``."""
+    left, levels = cells_for(MORE * wanted, states), []
     for axis in range(AXES):
         levels.append((left ** (1 / (AXES - axis)) - 0.1).ceil().clamp(min=1))
         left = left / levels[-1]
@@ -166,12 +168,13 @@ class Storage:
         """How far states are from their corners after a period: those that n sequences lead to, and as many others.
 
         Args:
-            n: how many sequences.
+            n: how many sequences, at most.
             longest: the longest period, where it is less than what is usual.
             eps: the tolerance of VAA*.
         """
         system, draws, known = self.system, self.draws, self.known
         which = draws.batch(known.indices.shape[-1], n)
+        n = which.shape[-1]
         u, lengths = self.data.select(known.indices.gather(-1, which))
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1

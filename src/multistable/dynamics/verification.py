@@ -25,9 +25,10 @@ SCREENED_INPUTS, SCREENED_STATES, SCREENED_STEPS = 64, 4, (200, 1000)
 MARGIN = 0.5
 # The least VAA under any one input, as a share of the target.
 WORST_INPUT = 0.75
-# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them; and how many
-# standard errors of another measure have to be within the tolerance.
-QUICK_STEPS, WANTED_INPUTS, STANDARD_ERRORS = 1000, 20, 3.0
+# A wanted VAA: first a quick look, then more inputs than the measure has, since VAA varies over them.
+QUICK_STEPS, WANTED_INPUTS = 1000, 20
+# The share of the tolerance within which it has to be, and how many standard errors of another measure in the rest.
+NEAR, STANDARD_ERRORS = 0.5, 3.0
 
 
 class Verdict(NamedTuple):
@@ -105,7 +106,7 @@ class Verification:
         steps = min(QUICK_STEPS, self.horizon)
         quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
         # States come together as time goes on, seldom apart.
-        left = which & (quick >= wanted - tolerance) & (quick <= wanted + 2 * tolerance)
+        left = which & (quick >= wanted - NEAR * tolerance) & (quick <= wanted + 2 * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
@@ -113,8 +114,9 @@ class Verification:
             shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
             value = torch.where(left, shares.mean(dim=-1), value)
             uncertainty = STANDARD_ERRORS * shares.std(dim=-1) / self.inputs**0.5
-            score = torch.where(left, -(value - wanted).abs(), score)
-            passed = left & ((value - wanted).abs() + uncertainty <= tolerance)
+            error = (value - wanted).abs()
+            score = torch.where(left, -error, score)
+            passed = left & (error <= NEAR * tolerance) & (error + uncertainty <= tolerance)
         return Verdict(passed, torch.where(left, value, quick), score)
 
     def of(self, which: Tensor, step: int) -> tuple[System, SequenceSet, Draws]:

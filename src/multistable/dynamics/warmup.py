@@ -61,9 +61,9 @@ def warmup(
     change, of double layers only those of the half to warm up; parameters that do not require gradients stay.
 
     The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. With a
-    target below 0.95 it goes on from there to fewer attractors, until the VAA is the target within ``tolerance``; many
-    networks do not get there (docs/warmup.md), and ``history.outcome`` is ``"missed"`` then. The paper's procedure,
-    Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
+    target below 0.95 it gives sequences few attractors, far from each other, until the VAA is the target within
+    ``tolerance``; where it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's
+    procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
     anything stops the procedure, the parameters are as they were before.
@@ -72,7 +72,8 @@ def warmup(
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
         sequences: the input sequences, see :func:`measure`.
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
-        steps: for the default at most how many gradient steps, 500 if not given; for ``"paper"`` S, 100 if not given.
+        steps: for the default at most how many gradient steps, if not given 500, or 2,000 short ones where a VAA is
+            wanted; for ``"paper"`` S, 100 if not given.
         batch_size: n, the sequences of a step.
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
