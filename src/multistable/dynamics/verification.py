@@ -101,12 +101,12 @@ class Verification:
         """Whether the VAA of the networks ``which (...)`` is ``wanted (...)`` within a tolerance.
 
         So near that another measure, with inputs of its own, should find it within the tolerance too. The VAA of the
-        verdict is that of a quick look for networks that are too far away for a thorough one.
+        verdict is that of a quick look for networks that are too far below for a thorough one.
         """
         steps = min(QUICK_STEPS, self.horizon)
         quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
-        # States come together as time goes on, seldom apart.
-        left = which & (quick >= wanted - NEAR * tolerance) & (quick <= wanted + 2 * tolerance)
+        # States come together as time goes on, seldom apart: a VAA that is too low now will not be enough later.
+        left = which & (quick >= wanted - NEAR * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
