@@ -117,6 +117,8 @@ class Verification:
             error = (value - wanted).abs()
             score = torch.where(left, -error, score)
             passed = left & (error <= NEAR * tolerance) & (error + uncertainty <= tolerance)
+            # A single attractor remembers nothing, however low the wanted VAA is.
+            passed = passed & (value >= 1.5 / self.states)
         return Verdict(passed, torch.where(left, value, quick), score)
 
     def of(self, which: Tensor, step: int) -> tuple[System, SequenceSet, Draws]:
