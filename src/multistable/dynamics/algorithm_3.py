@@ -11,7 +11,7 @@ from multistable.dynamics.warming import Warming, check_finite, descend, gradien
 
 def paper_warmup(warming: Warming) -> None:
     """S gradient steps that move the layers' VAA* towards the target, in place."""
-    for step in range(1, warming.steps + 1):
+    for step in range(1, int(warming.limit.max()) + 1):
         states = warming.states()
         period = warming.draws.integer(min(warming.max_stabilisation, 1 + warming.increment * step))
         values = _layer_values(warming, states, period)

@@ -49,6 +49,10 @@ class Draws:
         """``(..., *shape)`` from N(0, 1)."""
         return self._each(lambda g: torch.randn(shape, generator=g, device=g.device, dtype=torch.float64))
 
+    def uniform(self, *shape: int) -> Tensor:
+        """``(..., *shape)`` from 0 to 1."""
+        return self._each(lambda g: torch.rand(shape, generator=g, device=g.device, dtype=torch.float64))
+
     def integer(self, high: int) -> Tensor:
         """``(...)`` from {1, ..., high}, uniformly."""
         return self._each(lambda g: torch.randint(1, high + 1, (), generator=g, device=g.device))

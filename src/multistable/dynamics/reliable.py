@@ -8,12 +8,13 @@ are apart: states that move little for their distance stay apart for long.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from multistable.dynamics.history import WarmupCheck, WarmupStep
-from multistable.dynamics.merging import Layer, excess_of, steered
+from multistable.dynamics.storing import Outcome, Storage
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
 from multistable.dynamics.verification import WIDER, Verification
@@ -25,20 +26,27 @@ FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
 # Steps with periods below a quarter of the longest after which a network starts again from its first weights.
 PATIENCE = 50
-CHECK_EVERY = 10
-# Targets below this are a VAA that is wanted and not to be exceeded.
-AS_MANY_AS_POSSIBLE = 0.95
-# The multiple of the learning rate far from a wanted VAA; in proportion where it is nearer, down to a share.
-MERGING_RATE, FAR, LEAST = 5.0, 0.5, 0.1
-# By how much the rate grows from one look to the next while nothing goes wrong.
+# How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
+CHECK_EVERY, CHECK_STORED = 10, 20
+# By how much the rate of a network that has gone too far once grows from one look to the next.
 BOLDER = 1.2
+
+
+class Layer(NamedTuple):
+    """The states of a layer in the middle and at the end of a stabilisation period, ``(..., n, d)``."""
+
+    middle: Tensor
+    end: Tensor
 
 
 @dataclass
 class _Progress:
     """How far each network is; every tensor is ``(...)``, on the CPU."""
 
-    leading: tuple[int, ...]
+    storing: Tensor
+    """On the way to a wanted VAA, not to as many attractors as possible."""
+    limit: Tensor
+    """After how many steps to give up."""
     longest: Tensor = field(init=False)
     """Periods are drawn from {1, ..., longest}."""
     age: Tensor = field(init=False)
@@ -46,22 +54,26 @@ class _Progress:
     stuck: Tensor = field(init=False)
     """Steps in a row with short periods only."""
     finished: Tensor = field(init=False)
-    merging: Tensor = field(init=False)
-    """Multistable, and on the way to fewer attractors."""
+    """Verified, or given up: it stays as it is."""
     caution: Tensor = field(init=False)
-    """What the rate of merging is divided by: it doubles when a network has gone too far."""
+    """What the rate of storing is divided by: it doubles when a network has gone too far."""
 
     def __post_init__(self) -> None:
-        self.longest = torch.full(self.leading, FIRST_PERIOD)
-        self.age, self.stuck = (torch.zeros(self.leading) for _ in range(2))
-        self.finished, self.merging = (torch.zeros(self.leading, dtype=torch.bool) for _ in range(2))
-        self.caution = torch.ones(self.leading)
+        leading = self.storing.shape
+        self.longest, self.caution = torch.full(leading, FIRST_PERIOD), torch.ones(leading)
+        self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
+        self.finished = torch.zeros(leading, dtype=torch.bool)
 
     @property
     def rate(self) -> Tensor:
         """What the learning rate is multiplied with; 0 for a network that has finished."""
-        growing = 2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)
-        return torch.where(self.finished, 0.0, growing.clamp(1, LARGEST_RATE))
+        growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
+        return torch.where(self.finished, 0.0, torch.where(self.storing, 1 / self.caution, growing))
+
+    def ready(self, step: int, most: int) -> Tensor:
+        """Which networks the true measure may be content with."""
+        stored = torch.where(self.limit == step, True, step % CHECK_STORED == 0)
+        return torch.where(self.storing, stored, self.longest >= most) & ~self.finished
 
     def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
         """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
@@ -69,8 +81,8 @@ class _Progress:
         shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
         self.longest = torch.where(apart > APART, grown, shrunk).clamp(max=most)
         self.age = self.age + 1
-        self.longest = torch.where(self.merging, most, self.longest)
-        self.stuck = torch.where(self.finished | (self.longest > most / 4), 0, self.stuck + 1)
+        going_on = self.finished | self.storing | (self.longest > most / 4)
+        self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
         """Which networks have been stuck for too long; they are at their beginning then."""
@@ -84,20 +96,22 @@ class _Progress:
 class _Weights:
     """The weights of each network.
 
-    Those it began with, those that came nearest to passing the verification, and while it is merging the latest with
-    more attractors than are wanted.
+    Those it began with, those that came nearest to passing the verification, and the latest with fewer attractors than
+    are wanted.
     """
 
     present: Sequence[Tensor]
     system: System
     first: list[Tensor] = field(init=False)
     best: list[Tensor] = field(init=False)
-    above: list[Tensor] = field(init=False)
+    below: list[Tensor] = field(init=False)
+    was_below: Tensor = field(init=False)
     score: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first, self.best, self.above = (_copies(self.present) for _ in range(3))
+        self.first, self.best, self.below = (_copies(self.present) for _ in range(3))
         self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
+        self.was_below = torch.zeros(self.system.leading, dtype=torch.bool)
 
     def start_again(self, again: Tensor) -> None:
         """Put the networks ``again (...)`` back to their first weights."""
@@ -108,104 +122,122 @@ class _Weights:
         interpolate(self.best, _copies(self.present), (score <= self.score).float(), self.system)
         self.score = torch.maximum(self.score, score)
 
-    def keep_above(self, which: Tensor) -> None:
+    def keep_below(self, which: Tensor) -> None:
         """Keep the present weights of the networks ``which (...)``."""
-        interpolate(self.above, _copies(self.present), (~which).float(), self.system)
+        interpolate(self.below, _copies(self.present), (~which).float(), self.system)
+        self.was_below = self.was_below | which
 
     def go_back(self, which: Tensor) -> None:
         """Put the networks ``which (...)`` back to the weights that were kept."""
-        interpolate(self.present, self.above, (~which).float(), self.system)
+        interpolate(self.present, self.below, (~which).float(), self.system)
 
     def settle(self, unfinished: Tensor) -> None:
         """Give the networks ``unfinished (...)`` their best weights; those that were never judged stay."""
         interpolate(self.present, self.best, (~unfinished | (self.score == -torch.inf)).float(), self.system)
 
 
-def reliable_warmup(warming: Warming, verification: Verification) -> Tensor:
-    """Warm up until the verification is content with every network, or for ``warming.steps`` steps, in place.
+def reliable_warmup(warming: Warming, verification: Verification, storage: Storage | None) -> Tensor:
+    """Warm up until the verification is content with every network, or for ``warming.limit`` steps, in place.
 
-    A network with a wanted VAA becomes multistable first; then its states are drawn together. One that has finished
-    stays as it is; what a network goes through does not depend on the others. One that is not as it should be in the
-    end has the weights that came nearest.
+    One that has finished stays as it is; what a network goes through does not depend on the others. One that is not as
+    it should be in the end has the weights that came nearest.
+
+    Args:
+        warming: the networks.
+        verification: of what they should become.
+        storage: for networks with a wanted VAA, where there are any.
 
     Returns:
         The true VAA of each network, ``(...)``, NaN for those that did not finish.
     """
-    weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.system.leading)
+    weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.storing, warming.limit)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     warming.history.verifies = True
-    for step in range(1, warming.steps + 1):
-        _descend(warming, progress, step, verification)
-        if step % CHECK_EVERY == 0 or step == warming.steps:
-            ready = (progress.longest >= warming.max_stabilisation) & ~progress.finished
-            passed, found = _look(warming, progress, weights, verification, ready, step)
+    for step in range(1, int(warming.limit.max()) + 1):
+        _descend(warming, progress, step, verification, storage)
+        if step % CHECK_EVERY == 0 or bool((warming.limit == step).any()):
+            passed, found = _look(warming, progress, weights, verification, step)
             vaa = torch.where(passed, found, vaa)
             progress.finished = progress.finished | passed
-            if progress.finished.all():
-                break
+        progress.finished = progress.finished | (step >= progress.limit)
+        if progress.finished.all():
+            break
         again = progress.start_again()
         if again.any():
             warming.history.restarts += again
             weights.start_again(again)
-    weights.settle(~progress.finished)
-    warming.history.verified = progress.finished
+    warming.history.verified = ~vaa.isnan()
+    weights.settle(vaa.isnan())
     return vaa
 
 
 def _look(
-    warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, ready: Tensor, step: int
+    warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Look at the true VAA of the networks that are ``ready (...)``: which are as they should be, and their VAA."""
-    verdict = verification.judge(ready & ~progress.merging, step)
+    """Look at the true VAA of the networks that are ready: which are as they should be, and their VAA."""
+    ready = progress.ready(step, warming.max_stabilisation)
+    storing = ready & progress.storing
+    verdict = verification.judge(ready & ~storing, step)
     weights.consider(verdict.score)
-    wants = warming.target < AS_MANY_AS_POSSIBLE
-    passed, found, merging = verdict.passed & ~wants, verdict.vaa, ready & progress.merging
-    if merging.any():
-        near = verification.near(merging, step, warming.target, warming.tolerance)
+    passed, found = verdict.passed, verdict.vaa
+    if storing.any():
+        near = verification.near(storing, step, warming.target, warming.tolerance)
         weights.consider(near.score)
-        passed, found = passed | near.passed, torch.where(merging, near.vaa, found)
-        too_far = merging & (found < warming.target - warming.tolerance)
-        weights.keep_above(merging & (found > warming.target))
+        passed, found = passed | near.passed, torch.where(storing, near.vaa, found)
+        too_far = storing & weights.was_below & (found > warming.target + warming.tolerance)
+        weights.keep_below(storing & (found < warming.target))
         weights.go_back(too_far)
         bolder = (progress.caution / BOLDER).clamp(min=1)
-        progress.caution = torch.where(too_far, 2 * progress.caution, torch.where(merging, bolder, progress.caution))
-    beginning = verdict.passed & wants
-    progress.merging = progress.merging | beginning
-    weights.keep_above(beginning)
-    # What was nearest to being multistable is not nearest to the VAA that is wanted.
-    weights.score = torch.where(beginning, -torch.inf, weights.score)
+        progress.caution = torch.where(too_far, 2 * progress.caution, bolder)
     warming.history.checks.append(WarmupCheck(step, ready, found))
     return passed, found
 
 
-def _descend(warming: Warming, progress: _Progress, step: int, verification: Verification) -> None:
+def _descend(
+    warming: Warming, progress: _Progress, step: int, verification: Verification, storage: Storage | None
+) -> None:
     """One gradient step of the networks that have not finished."""
     system, weights = warming.system, warming.parameters
     before, took = _copies(weights), ~progress.finished
-    states = warming.states()
-    period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
-    period = torch.where(progress.merging, (warming.max_stabilisation + period) // 2, period)
-    layers = _stabilised_layers(warming, states, period)
-    repeats = 2 * verification.horizon / warming.max_stabilisation
-    values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
-    losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
-    rate = progress.rate
-    if progress.merging.any():
-        excess = excess_of(layers, warming.target, verification.states, warming.eps)
-        losses = steered(layers, losses, excess, progress.merging, warming.eps)
-        slower = MERGING_RATE * (excess.abs().mean(dim=0) / FAR).clamp(LEAST, 1) / progress.caution
-        rate = torch.where(progress.merging & took, slower.to(rate), rate)
+    losses, values, period = _outcome(warming, progress, verification, storage)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
     gradients, finite = normalised(gradients_of(loss, warming), system)
     descend(gradients, warming)
     # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
-    interpolate(weights, before, rate, system)
+    interpolate(weights, before, progress.rate, system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
     apart = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
     progress.after_step(period, apart, warming.max_stabilisation)
     warming.record(now, took)
+
+
+def _outcome(warming: Warming, progress: _Progress, verification: Verification, storage: Storage | None) -> Outcome:
+    """The loss of each network: of storing for those with a wanted VAA, of keeping apart for the others."""
+    if storage is None:
+        return _kept_apart(warming, progress, verification)
+    stored = storage.step(warming.batch_size, warming.max_stabilisation, warming.eps)
+    if progress.storing.all():
+        return stored
+    apart = _kept_apart(warming, progress, verification)
+    which = progress.storing.to(apart.losses.device)
+    return Outcome(
+        torch.where(which, stored.losses, apart.losses),
+        torch.where(which, stored.vaa_star, apart.vaa_star),
+        torch.where(progress.storing, stored.period, apart.period),
+    )
+
+
+def _kept_apart(warming: Warming, progress: _Progress, verification: Verification) -> Outcome:
+    """States of sequences after a period, and how far they are from staying apart."""
+    states = warming.states()
+    period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
+    layers = _stabilised_layers(warming, states, period)
+    repeats = 2 * verification.horizon / warming.max_stabilisation
+    values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
+    losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
+    return Outcome(losses, values, period)
 
 
 def _copies(weights: Sequence[Tensor]) -> list[Tensor]:

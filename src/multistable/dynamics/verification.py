@@ -22,14 +22,15 @@ SCREENED_INPUTS, SCREENED_STATES, SCREENED_STEPS = 64, 4, (200, 1000)
 # How far beyond the target VAA has to be, as a share of what is left to 1: a network is looked at many times, and
 # should not pass for having been lucky once. And how far below it, by the same share, a measure with inputs of its own
 # should find it at worst.
-MARGIN, SLACK = 0.5, 1.0
+MARGIN, SLACK = 0.4, 1.0
 # The least VAA under any one input, as a share of the target.
 WORST_INPUT = 0.75
-# VAA varies over inputs: a network is looked at under so many times those of the measure, which tells how far a measure
-# with others may be from it.
-MORE_INPUTS = 4
-# A wanted VAA: first a quick look.
-QUICK_STEPS = 1000
+# VAA varies over inputs: the last look at a network has more of them than the measure. A wanted VAA, which is looked at
+# more often, has fewer, after a quick look.
+THOROUGH_INPUTS, WANTED_INPUTS, QUICK_STEPS = 40, 20, 1000
+# How many standard errors another measure may be off, in each case; and the share of the tolerance within which a
+# wanted VAA has to be.
+ERRORS, WANTED_ERRORS, NEAR = 2.0, 3.0, 0.5
 
 
 class Verdict(NamedTuple):
@@ -90,11 +91,11 @@ class Verification:
                 left = left & enough
                 score = torch.where(left, score.floor() + 1, score)
         if left.any():
-            measured = self._shares(left, step, MORE_INPUTS * self.inputs, self.states, 1.0, self.horizon)
+            measured = self._shares(left, step, THOROUGH_INPUTS, self.states, 1.0, self.horizon)
             value = torch.where(left, measured.vaa.mean(dim=-1), value)
             relative = measured.relative.mean(dim=-1)
             score = torch.where(left, score + relative / 2, score)
-            at_worst = relative - self._uncertainty(measured.relative)
+            at_worst = relative - ERRORS * self._standard_error(measured.relative)
             left = left & (relative >= least) & (at_worst >= self.target - SLACK * (1 - self.target))
         return Verdict(left, value, score)
 
@@ -103,24 +104,29 @@ class Verification:
         """Whether the VAA of the networks ``which (...)`` is ``wanted (...)`` within a tolerance.
 
         So near that another measure, with inputs of its own, should find it within the tolerance too. The VAA of the
-        verdict is that of a quick look for networks that are too far away for a thorough one.
+        verdict is that of a quick look for networks that are too far below for a thorough one.
         """
         steps = min(QUICK_STEPS, self.horizon)
         quick = self._shares(which, step, self.inputs, self.states, 1.0, steps).vaa.mean(dim=-1)
-        left = which & ((quick - wanted).abs() <= 2 * tolerance)
+        # States come together as time goes on, seldom apart: a VAA that is too low now will not be enough later.
+        left = which & (quick >= wanted - NEAR * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
         passed = torch.zeros_like(which)
         if left.any():
-            shares = self._shares(left, step, MORE_INPUTS * self.inputs, self.states, 1.0, self.horizon).vaa
+            shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
             value = torch.where(left, shares.mean(dim=-1), value)
-            score = torch.where(left, -(value - wanted).abs(), score)
-            passed = left & ((value - wanted).abs() + self._uncertainty(shares) <= tolerance)
+            uncertainty = WANTED_ERRORS * self._standard_error(shares)
+            error = (value - wanted).abs()
+            score = torch.where(left, -error, score)
+            passed = left & (error <= NEAR * tolerance) & (error + uncertainty <= tolerance)
+            # A single attractor remembers nothing, however low the wanted VAA is.
+            passed = passed & (value >= 1.5 / self.states)
         return Verdict(passed, torch.where(left, value, quick), score)
 
-    def _uncertainty(self, shares: Tensor) -> Tensor:
-        """How far a measure may be from the mean of shares ``(..., inputs)``: two standard deviations, ``(...)``."""
-        return 2 * shares.std(dim=-1) / self.inputs**0.5
+    def _standard_error(self, shares: Tensor) -> Tensor:
+        """Of a measure, by shares ``(..., inputs)`` under more inputs than it has, ``(...)``."""
+        return shares.std(dim=-1) / self.inputs**0.5
 
     def of(self, which: Tensor, step: int) -> tuple[System, SequenceSet, Draws]:
         """The networks ``which (...)`` by themselves, their sequences, and draws for a step."""

@@ -30,7 +30,8 @@ class Warming:
     optimiser: torch.optim.Optimizer
     history: WarmupHistory
     on_step: Callable[[WarmupStep], None] | None
-    steps: int
+    limit: Tensor
+    """At most how many gradient steps, ``(...)``."""
     batch_size: int
     lr: float
     max_stabilisation: int
@@ -42,6 +43,11 @@ class Warming:
     def target(self) -> Tensor:
         """k, ``(...)``."""
         return self.history.target
+
+    @property
+    def storing(self) -> Tensor:
+        """Which networks have a VAA that is wanted, neither more nor less, ``(...)``."""
+        return ~self.history.tolerance.isnan()
 
     def states(self) -> States:
         """The states that a new batch of sequences leads to."""

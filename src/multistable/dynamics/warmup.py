@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
 from multistable.dynamics.algorithm_3 import paper_warmup
@@ -14,8 +14,9 @@ from multistable.dynamics.contexts import ieee_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
-from multistable.dynamics.reliable import AS_MANY_AS_POSSIBLE, reliable_warmup
+from multistable.dynamics.reliable import reliable_warmup
 from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.storing import Storage, levels_for
 from multistable.dynamics.system import System, members_of, studying
 from multistable.dynamics.verification import Verification
 from multistable.dynamics.warming import Warming, WarmupDivergedError, restoring, warmable_parameters
@@ -24,8 +25,12 @@ from multistable.dynamics.warming import Warming, WarmupDivergedError, restoring
 # many inputs as the paper's measure has, and enough states under each to tell few attractors from many.
 FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
-# What ``steps`` is where it is not given: the paper's S, and a bound that few networks come near.
-DEFAULT_STEPS = {"reliable": 500, "paper": 100}
+# Targets below this are a VAA that is wanted and not to be exceeded.
+AS_MANY_AS_POSSIBLE = 0.95
+
+# What ``steps`` is where it is not given: the paper's S, and bounds that few networks come near. Steps towards a VAA
+# that is wanted are many and short.
+DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
 
 
 class WarmupWarning(UserWarning):
@@ -56,9 +61,9 @@ def warmup(
     change, of double layers only those of the half to warm up; parameters that do not require gradients stay.
 
     The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. With a
-    target below 0.95 it goes on from there to fewer attractors, until the VAA is the target within ``tolerance``; many
-    networks do not get there (docs/warmup.md), and ``history.outcome`` is ``"missed"`` then. The paper's procedure,
-    Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
+    target below 0.95 it gives sequences few attractors, far from each other, until the VAA is the target within
+    ``tolerance``; where it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's
+    procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
     anything stops the procedure, the parameters are as they were before.
@@ -67,7 +72,8 @@ def warmup(
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
         sequences: the input sequences, see :func:`measure`.
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
-        steps: for the default at most how many gradient steps, 500 if not given; for ``"paper"`` S, 100 if not given.
+        steps: for the default at most how many gradient steps, if not given 500, or 2,000 short ones where a VAA is
+            wanted; for ``"paper"`` S, 100 if not given.
         batch_size: n, the sequences of a step.
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
@@ -83,8 +89,7 @@ def warmup(
     """
     if algorithm not in DEFAULT_STEPS:
         raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {algorithm!r}")
-    steps = DEFAULT_STEPS[algorithm] if steps is None else steps
-    sizes = {"steps": steps, "batch_size": batch_size}
+    sizes = {"batch_size": batch_size} | ({} if steps is None else {"steps": steps})
     sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
     for name, value in sizes.items():
         positive_integer(name, value)
@@ -102,13 +107,15 @@ def warmup(
         draws = Draws(generator, system.members)
         final = min(FINAL_BATCH_SIZE, len(data))
         wants = (goal < AS_MANY_AS_POSSIBLE) & (algorithm == "reliable")
+        limit = torch.where(wants, WANTED_STEPS, DEFAULT_STEPS[algorithm])
+        limit = limit if steps is None else torch.full_like(limit, steps)
         tolerances = torch.where(wants, tolerance, torch.nan)
         history = WarmupHistory(goal, tolerances, batch_size, final)
         with restoring(parameters):
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
                 *(system, data, draws, parameters, adjust, history, on_step),
-                *(steps, batch_size, lr, max_stabilisation, increment, eps, tolerance),
+                *(limit, batch_size, lr, max_stabilisation, increment, eps, tolerance),
             )
             history.vaa = _run(algorithm, warming, final)
     for message in history.failures():
@@ -125,12 +132,22 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     seeds = warming.draws.integer(2**31)
     multistable = warming.target.clamp(min=AS_MANY_AS_POSSIBLE)
     verification = Verification(warming.system, warming.data, seeds, multistable, *measured)
-    vaa = reliable_warmup(warming, verification)
+    vaa = reliable_warmup(warming, verification, _storage(warming, seeds, size))
     if bool(vaa.isnan().any()):
         system, data, draws = verification.of(vaa.isnan(), step=0)
         failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
     return vaa.tolist()
+
+
+def _storage(warming: Warming, seeds: Tensor, states: int) -> Storage | None:
+    """Where sequences should lead to in networks with a wanted VAA, where there are any."""
+    if not warming.storing.any():
+        return None
+    system = warming.system
+    draws = Draws([torch.Generator().manual_seed(seed - 1) for seed in seeds.reshape(-1).tolist()], system.members)
+    levels = levels_for(torch.where(warming.storing, warming.target, 0), states)
+    return Storage.of(system, warming.data, draws, levels)
 
 
 def _true_vaa(system: System, data: SequenceSet, draws: Draws, *measured: Any) -> Any:
