@@ -28,8 +28,6 @@ CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
 PATIENCE = 50
 # How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
 CHECK_EVERY, CHECK_STORED = 10, 20
-# By how much the rate of a network that has gone too far once grows from one look to the next.
-BOLDER = 1.2
 
 
 class Layer(NamedTuple):
@@ -55,12 +53,10 @@ class _Progress:
     """Steps in a row with short periods only."""
     finished: Tensor = field(init=False)
     """Verified, or given up: it stays as it is."""
-    caution: Tensor = field(init=False)
-    """What the rate of storing is divided by: it doubles when a network has gone too far."""
 
     def __post_init__(self) -> None:
         leading = self.storing.shape
-        self.longest, self.caution = torch.full(leading, FIRST_PERIOD), torch.ones(leading)
+        self.longest = torch.full(leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
         self.finished = torch.zeros(leading, dtype=torch.bool)
 
@@ -68,7 +64,7 @@ class _Progress:
     def rate(self) -> Tensor:
         """What the learning rate is multiplied with; 0 for a network that has finished."""
         growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
-        return torch.where(self.finished, 0.0, torch.where(self.storing, 1 / self.caution, growing))
+        return torch.where(self.finished, 0.0, torch.where(self.storing, 1.0, growing))
 
     def ready(self, step: int, most: int) -> Tensor:
         """Which networks the true measure may be content with."""
@@ -94,24 +90,17 @@ class _Progress:
 
 @dataclass
 class _Weights:
-    """The weights of each network.
-
-    Those it began with, those that came nearest to passing the verification, and the latest with fewer attractors than
-    are wanted.
-    """
+    """The weights that each network began with, and those that came nearest to passing the verification."""
 
     present: Sequence[Tensor]
     system: System
     first: list[Tensor] = field(init=False)
     best: list[Tensor] = field(init=False)
-    below: list[Tensor] = field(init=False)
-    was_below: Tensor = field(init=False)
     score: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first, self.best, self.below = (_copies(self.present) for _ in range(3))
+        self.first, self.best = (_copies(self.present) for _ in range(2))
         self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
-        self.was_below = torch.zeros(self.system.leading, dtype=torch.bool)
 
     def start_again(self, again: Tensor) -> None:
         """Put the networks ``again (...)`` back to their first weights."""
@@ -121,15 +110,6 @@ class _Weights:
         """Keep the present weights of networks whose ``score (...)`` is their best."""
         interpolate(self.best, _copies(self.present), (score <= self.score).float(), self.system)
         self.score = torch.maximum(self.score, score)
-
-    def keep_below(self, which: Tensor) -> None:
-        """Keep the present weights of the networks ``which (...)``."""
-        interpolate(self.below, _copies(self.present), (~which).float(), self.system)
-        self.was_below = self.was_below | which
-
-    def go_back(self, which: Tensor) -> None:
-        """Put the networks ``which (...)`` back to the weights that were kept."""
-        interpolate(self.present, self.below, (~which).float(), self.system)
 
     def settle(self, unfinished: Tensor) -> None:
         """Give the networks ``unfinished (...)`` their best weights; those that were never judged stay."""
@@ -184,11 +164,6 @@ def _look(
         near = verification.near(storing, step, warming.target, warming.tolerance)
         weights.consider(near.score)
         passed, found = passed | near.passed, torch.where(storing, near.vaa, found)
-        too_far = storing & weights.was_below & (found > warming.target + warming.tolerance)
-        weights.keep_below(storing & (found < warming.target))
-        weights.go_back(too_far)
-        bolder = (progress.caution / BOLDER).clamp(min=1)
-        progress.caution = torch.where(too_far, 2 * progress.caution, bolder)
     warming.history.checks.append(WarmupCheck(step, ready, found))
     return passed, found
 
