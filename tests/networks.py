@@ -1,5 +1,7 @@
 """Every kind of network that the measures take, small and in float64, with a plain way to run it step by step."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -120,3 +122,14 @@ def state_after(rnn, u):
     if isinstance(rnn, ms.RNN):
         return torch.cat([x[0] for layer in rnn.unpack_state(state) for cell in layer for x in cell])
     return torch.cat([field.reshape(-1) for field in fields])
+
+
+def remembering(units=12):
+    """A BRC of units that see one input each and remember its sign."""
+    rnn = ms.RNN("brc", units, units)
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+        rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
+        rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
+    return rnn

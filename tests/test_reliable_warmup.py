@@ -12,7 +12,7 @@ import multistable as ms
 from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
 from multistable.dynamics.system import studying
 from multistable.dynamics.warming import normalised
-from networks import FEATURES, KINDS, in_layout, make
+from networks import FEATURES, KINDS, in_layout, make, remembering
 
 
 def generator(seed=0):
@@ -105,17 +105,6 @@ def test_the_same_generator_seed_gives_the_same_weights_twice():
 
 
 # When it stops
-
-
-def remembering(units=12):
-    """A BRC of units that see one input each and remember its sign."""
-    rnn = ms.RNN("brc", units, units)
-    with torch.no_grad():
-        for p in rnn.parameters():
-            p.zero_()
-        rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
-        rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
-    return rnn
 
 
 def zero(rnn):

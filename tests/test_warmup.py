@@ -10,7 +10,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.draws import Draws
-from networks import FEATURES, KINDS, WithReadout, in_layout, make, state_after
+from networks import FEATURES, KINDS, WithReadout, in_layout, make, remembering, state_after
 
 
 def generator(seed=0):
@@ -254,17 +254,6 @@ def test_slow_transients_warn_and_say_so():
     assert history.vaa == pytest.approx(1 / 32)
 
 
-def bistable(units=12):
-    """A BRC of units that see one input each and remember its sign."""
-    rnn = ms.RNN("brc", units, units)
-    with torch.no_grad():
-        for p in rnn.parameters():
-            p.zero_()
-        rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
-        rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
-    return rnn
-
-
 def pushes(n=64, units=12):
     signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
     return 5e3 * signs.expand(20, n, units)
@@ -275,7 +264,7 @@ def test_a_collapsed_layer_is_seen_beside_a_multistable_one():
     with torch.no_grad():
         for p in rnn.parameters():
             p.zero_()
-    rnn.layers[0] = bistable().layers[0]
+    rnn.layers[0] = remembering().layers[0]
     with pytest.warns(ms.WarmupWarning, match="collapsed: all states of a batch coincide in a layer"):
         history = ms.warmup(rnn, pushes(), steps=3, batch_size=64, lr=1e-6, generator=generator())
     assert history.vaa > 0.9
@@ -287,7 +276,7 @@ def test_a_collapsed_half_is_seen_beside_a_multistable_one():
     with torch.no_grad():
         for p in rnn.parameters():
             p.zero_()
-    rnn.layers[0].transient = bistable().layers[0].cell
+    rnn.layers[0].transient = remembering().layers[0].cell
     with pytest.warns(ms.WarmupWarning, match="collapsed"):
         history = ms.warmup(rnn, pushes(), steps=3, batch_size=64, lr=1e-6, generator=generator())
     assert history.outcome == "collapsed"
@@ -314,7 +303,7 @@ def test_a_network_that_diverges_in_the_long_run_is_left_as_it_was():
 
 
 def test_only_the_failed_members_of_an_ensemble_are_named():
-    good, collapsed = bistable(), bistable()
+    good, collapsed = remembering(), remembering()
     with torch.no_grad():
         for p in collapsed.parameters():
             p.zero_()
