@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.dynamics import verification
 from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
 from multistable.dynamics.system import studying
 from multistable.dynamics.warming import normalised
@@ -161,6 +162,23 @@ def test_a_network_that_forgets_under_large_inputs_does_not_pass():
     history = quick(rnn, x, steps=CHECK_EVERY, lr=1e-9, max_stabilisation=5, batch_size=64)
     assert history.checks[-1].asked
     assert math.isnan(history.checks[-1].vaa)
+
+
+@pytest.mark.parametrize(
+    ("shares", "passes"), [([0.975] * 40, True), ([1.0] * 39 + [0.0], False), ([0.96] * 40, False)]
+)
+def test_a_network_passes_if_another_measure_should_be_content_too(shares, passes, monkeypatch):
+    """The same mean with one input under which all is forgotten: ten others may have it, and then be below 0.9."""
+
+    def known(self, which, step, inputs, states, scale, steps):
+        values = torch.ones(inputs) if scale > 1 else torch.tensor(shares)
+        return verification._Shares(values, values)
+
+    monkeypatch.setattr(verification.Verification, "_shares", known)
+    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(0.95), 10, 32, 10_000, 1e-4)
+    verdict = network.judge(torch.tensor(True), step=10)
+    assert bool(verdict.passed) == passes
+    assert verdict.vaa == pytest.approx(sum(shares) / 40)
 
 
 @pytest.mark.usefixtures("short_verification")
