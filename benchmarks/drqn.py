@@ -6,6 +6,7 @@ each sampled transition, and one of the target network. Its acting carries the h
 Run: python benchmarks/drqn.py [--threads N]          L = 20 on the CPU, both approaches
      python benchmarks/drqn.py --clock cpu --threads 1   the same where other processes disturb the wall clock
      python benchmarks/drqn.py --device cuda --length 200 --episodes 2000 --hidden 256 --layers 2 --evaluate-every 50
+     with --precision tf32, the products of our approach in TF32
 """
 
 import argparse
@@ -23,7 +24,7 @@ from torch import nn
 import multistable as ms
 from multistable.rl import DRQN, Evaluator, Settings, TMaze, first_optimal, input_size
 from multistable.rl.evaluation import Evaluation
-from multistable.rl.replay import Transitions
+from multistable.rl.replay import Episodes, Transitions
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 PLAIN_CELLS: dict[str, Callable[..., Any]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -70,23 +71,6 @@ class PlainAgent:
         self.optimiser.step()
 
 
-def make_agents(arguments: argparse.Namespace) -> DRQN:
-    """As many agents as asked for, with seeds 0, 1, ..."""
-    maze = TMaze(arguments.length, device=arguments.device)
-    networks = [
-        ms.RNN(
-            arguments.cell,
-            input_size(maze),
-            arguments.hidden,
-            arguments.layers,
-            generator=torch.Generator().manual_seed(seed),
-        ).to(maze.device)
-        for seed in range(arguments.agents)
-    ]
-    warm = arguments.warmup
-    return DRQN(maze, networks, seeds=list(range(arguments.agents)), warm=warm, settings=Settings())
-
-
 class Stopwatch:
     """Measures by the wall clock, or by the time of the processor that this process alone had."""
 
@@ -102,26 +86,51 @@ class Stopwatch:
         return self._now() - start
 
 
-def ours(
-    agents: DRQN, episodes: int, seconds: Stopwatch, evaluate_every: int | None = None
-) -> tuple[float, float, list[Evaluation]]:
-    """Mean seconds of an episode of all agents, to play and to learn; and evaluations on the way, not timed.
+class TimedDRQN(DRQN):
+    """Knows how many seconds its agents have played."""
 
-    Each episode is played once by itself, to be timed, and once more as a part of training.
-    """
-    play = both = 0.0
+    seconds: Stopwatch
+    played = 0.0
+
+    def play(self) -> Episodes:
+        """The next episode of each agent."""
+        self.played += self.seconds(super().play)
+        return self.player.episodes()
+
+
+def make_agents(arguments: argparse.Namespace) -> TimedDRQN:
+    """As many agents as asked for, with seeds 0, 1, ..."""
+    maze = TMaze(arguments.length, device=arguments.device)
+    networks = [
+        ms.RNN(
+            arguments.cell,
+            input_size(maze),
+            arguments.hidden,
+            arguments.layers,
+            generator=torch.Generator().manual_seed(seed),
+        ).to(maze.device)
+        for seed in range(arguments.agents)
+    ]
+    seeds = list(range(arguments.agents))
+    agents = TimedDRQN(maze, networks, seeds=seeds, warm=arguments.warmup, settings=Settings())
+    agents.seconds = Stopwatch(arguments.clock, maze.device)
+    return agents
+
+
+def ours(agents: TimedDRQN, episodes: int, evaluate_every: int | None = None) -> tuple[float, float, list[Evaluation]]:
+    """Mean seconds of an episode of all agents, to play and to learn; and evaluations on the way, not timed."""
+    agents.played = both = 0.0
     evaluations = []
     evaluator, training = Evaluator(agents), agents.train(agents.episode + episodes)
     for _ in range(episodes):
-        play += seconds(agents.play)
-        both += seconds(lambda: next(training))
+        both += agents.seconds(lambda: next(training))
         if evaluate_every and agents.episode % evaluate_every == 0:
             evaluations.append(evaluator.evaluate())
-            print(f"  {agents.episode:5d}  returns {evaluations[-1].returns}", flush=True)
-    return play / episodes, (both - play) / episodes, evaluations
+            print(f"  {agents.episode:5d}  {both:6.1f} s  returns {evaluations[-1].returns}", flush=True)
+    return agents.played / episodes, (both - agents.played) / episodes, evaluations
 
 
-def plain(agents: DRQN, arguments: argparse.Namespace, seconds: Stopwatch) -> tuple[float, float]:
+def plain(agents: TimedDRQN, arguments: argparse.Namespace) -> tuple[float, float]:
     """Mean seconds of an episode of all agents, one after the other; they learn from the buffer of ours."""
     maze, settings = agents.pomdp, agents.settings
     assert isinstance(maze, TMaze)
@@ -135,9 +144,9 @@ def plain(agents: DRQN, arguments: argparse.Namespace, seconds: Stopwatch) -> tu
     play = learn = 0.0
     for _ in range(arguments.plain_episodes):
         for index, agent in enumerate(alone):
-            play += seconds(agent.play)
+            play += agents.seconds(agent.play)
             batches: list[Transitions] = [batch() for _ in range(settings.gradient_steps)]
-            learn += seconds(lambda a=agent, i=index, b=batches: [a.learn(x, i) for x in b])  # type: ignore[misc]
+            learn += agents.seconds(lambda a=agent, i=index, b=batches: [a.learn(x, i) for x in b])  # type: ignore[misc]
     return play / arguments.plain_episodes, learn / arguments.plain_episodes
 
 
@@ -154,6 +163,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--plain-episodes", type=int, default=2, help="of the plain approach; 0 for none")
     parser.add_argument("--warmup", action="store_true")
     parser.add_argument("--evaluate-every", type=int)
+    parser.add_argument("--precision", default="ieee", choices=["ieee", "tf32"])
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
@@ -172,21 +182,20 @@ def main() -> None:
     size = f"{arguments.agents} x {arguments.cell}, {arguments.layers} x {arguments.hidden}"
     print(f"torch {torch.__version__}, {where}: T-Maze L = {arguments.length}, {size}, H = {agents.pomdp.horizon}")
     print(f"time loop: {', '.join(ms.backends(agents.network.rnn))}")
-    seconds = Stopwatch(arguments.clock, agents.pomdp.device)
-    filled = seconds(agents.fill)
-    warmed = seconds(agents.warm_up)
+    filled, warmed = agents.seconds(agents.fill), agents.seconds(agents.warm_up)
     agents.prepared = True
     print(f"filling the buffer {filled:.2f} s, warmup {warmed:.2f} s")
-    first = ours(agents, 2, seconds)[:2]
-    print(f"the first two episodes, with all that is compiled and recorded: play {first[0]:.3f}, learn {first[1]:.3f}")
-    play, learn, evaluations = ours(agents, arguments.episodes, seconds, arguments.evaluate_every)
+    with ms.engine(precision=arguments.precision):
+        first = ours(agents, 2)[:2]
+        print(f"the first two episodes, with all that is compiled: play {first[0]:.3f}, learn {first[1]:.3f}")
+        play, learn, evaluations = ours(agents, arguments.episodes, arguments.evaluate_every)
     whole = filled + warmed + 2 * sum(first) + arguments.episodes * (play + learn)
     print(f"\n{arguments.clock + ' seconds, all agents':30}{'play':>10}{'learn':>10}{'both':>10}")
     print(f"{'together':30}{play:10.4f}{learn:10.4f}{play + learn:10.4f}")
     row: dict[str, Any] = {name: str(v) if isinstance(v, Path) else v for name, v in vars(arguments).items()}
     row |= {"where": where, "play_s": play, "learn_s": learn, "fill_s": filled, "warmup_s": warmed, "whole_s": whole}
     if arguments.plain_episodes and not on_gpu and arguments.cell in PLAIN_CELLS:
-        plain_play, plain_learn = plain(agents, arguments, seconds)
+        plain_play, plain_learn = plain(agents, arguments)
         both = plain_play + plain_learn
         print(f"{'plain, one after the other':30}{plain_play:10.4f}{plain_learn:10.4f}{both:10.4f}")
         print(f"{'ratio':30}{plain_play / play:10.1f}{plain_learn / learn:10.1f}{both / (play + learn):10.1f}")

@@ -31,8 +31,8 @@ MATRIX_CASES += [(4, 33, 128, 2, 8), (3, 20, 256, 1, 132), (4, 33, 200, 2, 9), (
 MATRIX_CASES += [(1, 33, 200, 2, 9)]
 if HAS_GPU:
     MATRIX_CASES += [(30, 32, 128, 20, 132), (30, 32, 256, 20, 132), (30, 33, 512, 3, 132), (8, 200, 256, 7, 132)]
-    # Several warps with the same elements.
-    MATRIX_CASES += [(30, 32, 512, 1, 132)]
+    # Several warps with the same elements, which must not overtake each other; in one step nothing else holds them.
+    MATRIX_CASES += [(30, 32, 512, 1, 132), (1, 100, 300, 1, 132)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -78,6 +78,9 @@ def retreat(
             c = zero
             c_before = zero
             up_c = zero
+        # Several warps may have the same elements: none may write over slots that another has yet to read. From the
+        # second step on, the products lie between.
+        tl.debug_barrier()
         while t >= start:
             dh += up
             slots_t = slots_n + t * plane * SLOTS

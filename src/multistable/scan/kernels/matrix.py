@@ -180,6 +180,9 @@ def load_step(slots, up, hidden, memory, up_c, mask, H: gl.constexpr, KIND: gl.c
     s = load_gates(slots, H, mask, SLOTS)
     before = gl.load(memory if KIND == "lstm" else hidden, mask=mask, other=0.0)
     dc = gl.load(up_c, mask=mask, other=0.0) if KIND == "lstm" else dh
+    if parts_of(mask.shape[1], gl.num_warps()) * 8 > mask.shape[0]:
+        # Several warps have the same elements: none may write over slots that another has yet to read.
+        gl.thread_barrier()
     return s, dh, before, dc
 
 
@@ -274,9 +277,6 @@ def retreat(
                 slots_t - plane * SLOTS, gh_first + (t - 1) * gh_t + own_gh, hidden_n + (t - 1) * plane + own,
                 memory_n + (t - 1) * plane + own, gc_first + (t - 1) * gc_t + own_gc, more, H, KIND, SLOTS,
             )  # fmt: skip
-            if parts_of(J, WARPS) * 8 > ROWS:
-                # Several warps have the same elements: none may write over slots that another has yet to read.
-                gl.thread_barrier()
             if SPLITS > 1:
                 p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
                 turn = after(turn)
