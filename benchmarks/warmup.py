@@ -185,6 +185,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = list(NETWORKS)
     parser.add_argument("--seeds", type=int, default=20, help="how many: 0, 1, 2 and so on")
+    parser.add_argument("--first", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--networks", nargs="+", type=among(names), default=names, metavar="NAME")
     parser.add_argument("--algorithms", nargs="+", type=among(ALGORITHMS), default=ALGORITHMS, metavar="NAME")
     parser.add_argument("--target", type=float, default=TARGET, help="of the warmup; lower ones are a wanted VAA")
@@ -202,9 +203,10 @@ def main() -> None:
     lines = [f"$ python {shlex.join(sys.argv)}", about, "", heading()]
     print("\n".join(lines))
     rows: list[Row] = []
+    seeds = range(asked.first, asked.first + asked.seeds)
     for name in asked.networks:
         for algorithm in asked.algorithms:
-            rows.append(warm_up(name, algorithm, range(asked.seeds), asked.target, asked.device))
+            rows.append(warm_up(name, algorithm, seeds, asked.target, asked.device))
             lines.append(line(rows[-1]))
             print(lines[-1], flush=True)
             if asked.output:

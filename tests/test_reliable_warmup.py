@@ -207,6 +207,35 @@ def test_a_wanted_vaa_is_reached_by_attractors_far_apart(kind):
         assert after == pytest.approx(0.25, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "first", "second", "found"),
+    [
+        (0.25, [0.27], [0.23], 0.23),
+        (0.25, [0.31], [], None),
+        (0.25, [0.27], [0.31], None),
+        (0.25, [0.27], [0.0, 0.5], None),
+        (0.25, [0.05], [], None),
+        (0.05, [1 / 32], [], None),
+    ],
+)
+def test_a_wanted_vaa_is_there_if_a_second_look_finds_it_too(wanted, first, second, found, monkeypatch):
+    """By its mean, and so surely that ten other inputs should find it within 0.1; one attractor is too few."""
+    seeds = []
+
+    def known(self, which, step, inputs, states, scale, steps):
+        seeds.append(step)
+        shares = torch.tensor(second if inputs == 40 else first).repeat(inputs)
+        return verification._Shares(shares, shares)
+
+    monkeypatch.setattr(verification.Verification, "_shares", known)
+    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(wanted), 10, 32, 10_000, 1e-4)
+    verdict = network.near(torch.tensor(True), 10, torch.tensor(wanted), 0.1)
+    assert bool(verdict.passed) == (found is not None)
+    if found is not None:
+        assert verdict.vaa == pytest.approx(found)
+        assert seeds[-1] not in seeds[:-1]
+
+
 @pytest.mark.usefixtures("short_verification")
 def test_a_wanted_vaa_that_is_missed_is_told():
     """Multistable at the first look, with no step left to draw its states together."""

@@ -112,14 +112,16 @@ def test_a_run_is_the_training_of_one_agent(tmp_path):
     with pytest.warns(ms.WarmupWarning):  # three steps are not enough
         history = agents.warm_up_agent(0, steps=3, batch_size=8, max_stabilisation=10)
     agents.prepared = True
-    expected = []
+    expected, losses = [], []
     measured = {"batches": 2, "batch_size": 4, "stabilisation": 50}
     for episode in range(6):
         if episode:
-            next(iter(agents.train(episode)))
+            losses.append(next(iter(agents.train(episode))).loss.item())
         if episode in (0, 2, 4, 5):
             found = Evaluator(agents).evaluate()
             row = {"episode": episode, "return": found.returns[0], "length": found.lengths[0]}
+            row |= {"loss": pytest.approx(sum(losses) / len(losses))} if losses else {}
+            losses.clear()
             row |= {"optimal": found.optimal[0]}
             row |= {"vaa": network_vaa(agents, **measured)[0]} if episode in (0, 4, 5) else {}
             expected.append(row)

@@ -157,11 +157,19 @@ def small(*names: str) -> Page:
     return Page([config for one in made for config in one.at(SMALL)], made[0].pictures, made[0].claims)
 
 
+def auxiliary(name: str) -> Page:
+    """Networks with an auxiliary loss beside classic and warmed-up ones, trained in TF32."""
+    made = experiments()[f"auxiliary-{name}"]
+    return Page(made.at(TF32), made.pictures, made.claims)
+
+
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15", "C18")
 PAGES = {
     "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR)), ("C3", *COPY_CLAIMS)),
     **{f"copy_{T}": page for T, page in of_tasks(COPY[1:], COPY_CLAIMS).items()},
     **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, ("C1", "C4", "C10", "C15", "C18")).items()},
+    "auxiliary_copy_50": auxiliary("copy-50"),
+    "auxiliary_denoising_5": auxiliary("denoising-5"),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C7", "C12")),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),

@@ -15,7 +15,7 @@ from multistable.rl.evaluation import Evaluation, Evaluator
 from multistable.training.callbacks import Callback
 from multistable.training.model import Model
 from multistable.training.store import Checkpoint, RunFolder
-from multistable.training.trainer import NEW, TRAINERS, record_of
+from multistable.training.trainer import NEW, TRAINERS, finite, record_of
 
 WarmupWatcher = Callable[[Sequence[AgentConfig], WarmupStep], None]
 
@@ -118,28 +118,33 @@ def train_together(
             for folder, course in zip(folders, group.prepare(callback.on_warmup_step), strict=True):
                 if course is not None:
                     folder.write_json("warmup.json", course)
-            _record(group, folders, began, callback)
+            _record(group, folders, began, [], callback)
         else:
             group.restore([folder.checkpoint(start) for folder in folders])
-        began = time.perf_counter()
+        began, losses = time.perf_counter(), []
         for episode in group.agents.train(shared.episodes):
+            losses.append(episode.loss)
             callback.on_step(configs, episode.number, 1)
             if episode.number % shared.evaluate_every == 0 or episode.number == shared.episodes:
-                _record(group, folders, began, callback)
-                began = time.perf_counter()
+                _record(group, folders, began, losses, callback)
+                began, losses = time.perf_counter(), []
         callback.on_end(configs, _finish(group, folders))
 
 
 TRAINERS[AgentConfig] = train_together
 
 
-def _record(group: AgentGroup, folders: Sequence[RunFolder], began: float, callback: Callback) -> None:
-    """Evaluate, and write down how far the agents are."""
+def _record(
+    group: AgentGroup, folders: Sequence[RunFolder], began: float, losses: Sequence[Tensor], callback: Callback
+) -> None:
+    """Evaluate, and write down how far the agents are; ``losses`` are those of the episodes since the last time."""
     found = group.evaluate()
+    loss = torch.stack(list(losses)).mean(dim=0).tolist() if losses else None
     seconds = round(time.perf_counter() - began, 3)
     rows = []
     for run in range(len(folders)):
         row: dict[str, Any] = {"episode": found.episode, "return": found.returns[run], "length": found.lengths[run]}
+        row |= {} if loss is None else {"loss": finite(loss[run])}
         row |= {} if found.optimal is None else {"optimal": found.optimal[run]}
         row |= {} if found.vaa is None else {"vaa": found.vaa[run]}
         rows.append(row | {"seconds": seconds})
