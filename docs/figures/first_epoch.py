@@ -6,7 +6,7 @@
 Each of some LSTMs is warmed up once and then trained on copy first input in every way at a time, all in one ensemble:
 as the paper trains; with gradients of a norm of at most 1; with a tenth of the learning rate; with a readout whose
 weights are zero at first; and with a readout that is trained by itself first. Writes ``docs/results/first_epoch.json``
-and draws ``docs/results/first_epoch.png``; prints a table.
+and draws ``docs/results/first_epoch.png``, unless it is told ``--output`` elsewhere; prints a table.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from multistable.training.model import Readout
 
 RESULTS = Path(__file__).parents[1] / "results"
 COLOURS = (BLUE, VERMILLION, SKY, ORANGE, GREY)
-BATCH, SEQUENCES, LOOKS, STABILISATION = 32, 32_000, 20, 2000
+BATCH, SEQUENCES, STABILISATION = 32, 32_000, 2000
 
 
 class Way(NamedTuple):
@@ -90,13 +90,13 @@ class Study:
         self.optimiser = Adam(self.parameters, 1e-3 * self._each("rate").flatten())
         self._draws = generator(7)
 
-    def train(self, steps: int) -> dict[str, list[Any]]:
+    def train(self, steps: int, looks: int) -> dict[str, list[Any]]:
         """Take gradient steps; the loss, the norm of the gradient and VAA of each network on the way."""
         found: dict[str, list[Any]] = {"step": [], "loss": [], "norm": [], "vaa": []}
         losses: list[Tensor] = []
         largest = torch.zeros(len(self.networks), device=self.inputs.device)
         for step in range(steps + 1):
-            if step % max(1, steps // LOOKS) == 0:
+            if step % max(1, steps // looks) == 0:
                 found["step"].append(step)
                 found["loss"].append(torch.stack(losses).mean(dim=0).tolist() if losses else None)
                 found["norm"].append(largest.tolist())
@@ -141,7 +141,7 @@ def of_way(found: Sequence[float], index: int) -> list[float]:
     return list(found[index * each : (index + 1) * each])
 
 
-def draw(found: dict[str, list[Any]]) -> None:
+def draw(found: dict[str, list[Any]], path: Path) -> None:
     """VAA of every network over the steps, a panel for each way."""
     drawn, panels = figure(2.4 * len(WAYS), 2.6, columns=len(WAYS))
     for index, (way, axes) in enumerate(zip(WAYS, panels, strict=True)):
@@ -151,7 +151,7 @@ def draw(found: dict[str, list[Any]]) -> None:
         axes.set_title(way.name, fontsize=10)
         axes.set_ylim(0, 1.05)
     legend_below(drawn, list(panels))
-    png(drawn, RESULTS / "first_epoch.png")
+    png(drawn, path)
 
 
 def main() -> None:
@@ -162,14 +162,17 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--looks", type=int, default=20, help="how often VAA is measured")
+    parser.add_argument("--output", type=Path, default=RESULTS / "first_epoch", help="where to write, without a suffix")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", default="ieee", choices=["ieee", "tf32"])
     asked = parser.parse_args()
     study = Study(asked.cell, asked.T, asked.hidden, asked.seeds, asked.device)
     with ms.engine(precision=asked.precision):
-        found = study.train(asked.steps)
-    (RESULTS / "first_epoch.json").write_text(json.dumps({"settings": vars(asked), **found}) + "\n")
-    draw(found)
+        found = study.train(asked.steps, asked.looks)
+    settings = {name: value for name, value in vars(asked).items() if name != "output"}
+    asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, **found}) + "\n")
+    draw(found, asked.output.with_suffix(".png"))
     print("| way | VAA before | VAA after | loss, last looks | largest norm of a gradient |\n|---|---|---|---|---|")
     for index, way in enumerate(WAYS):
         before, after, loss = (of_way(found[name][i], index) for name, i in (("vaa", 0), ("vaa", -1), ("loss", -1)))
