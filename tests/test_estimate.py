@@ -29,6 +29,13 @@ def test_tf32_changes_the_time_of_training_on_a_gpu_alone(version):
     assert seconds(tf32, "cpu") == seconds(ieee, "cpu")
 
 
+def test_what_is_done_takes_no_time_again():
+    runs = ten(version="warmup", cell="gru")
+    half = runs[0].duration // 2
+    epochs = seconds(runs, "cuda", half) - seconds(runs, "cuda", runs[0].duration)
+    assert seconds(runs, "cuda") > 2 * epochs > seconds(ten(version="classic", cell="gru"), "cuda") * 0.9
+
+
 def test_the_warmup_takes_the_same_in_tf32():
     def warming(precision):
         warmed, classic = (ten(version=name, cell="gru", precision=precision) for name in ("warmup", "classic"))

@@ -6,9 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from multistable.cli import app
+from multistable.cli import experiments as cli
 from multistable.experiments.agent_pictures import running_mean
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
@@ -22,6 +24,7 @@ from multistable.experiments.scales import PAPER, SCALES, SMOKE
 from multistable.rl import Maze, Settings
 from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunConfig, RunFolder
+from multistable.training.store import Checkpoint
 from small_agents import small_agent
 from small_runs import small
 
@@ -257,6 +260,19 @@ def test_a_dry_run_does_nothing(tiny, command, tmp_path):
     assert result.exit_code == 0, result.output
     assert re.search(r"Roughly \d+:\d\d:\d\d on", result.output)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_forecast_is_of_what_is_left(monkeypatch, tmp_path):
+    runs = [RunConfig(CopyFirstInput(5), "gru", seed=seed) for seed in range(2)]
+    for config, epochs in zip(runs, [(1, 2), (3, 4)], strict=True):
+        folder = RunFolder.of(config, tmp_path)
+        folder.path.mkdir()
+        for epoch in epochs:
+            folder.write_checkpoint(epoch, Checkpoint({"w": torch.zeros(1)}, {}))
+    monkeypatch.setattr(cli, "seconds", lambda configs, device, done: (len(configs), device, done))
+    assert cli._forecast(runs, tmp_path, "cpu") == (2, "cpu", 2)
+    assert cli._forecast(runs[1:], tmp_path, "cpu") == (1, "cpu", 4)
+    assert cli._forecast(runs, tmp_path / "new", "cpu") == (2, "cpu", 0)
 
 
 @pytest.mark.usefixtures("tiny")

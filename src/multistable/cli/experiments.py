@@ -19,7 +19,7 @@ from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
 from multistable.scan.fused import PRECISIONS
-from multistable.training import Callback
+from multistable.training import Callback, Config, RunFolder
 
 STYLES = {"holds": "green", "does not hold": "red"}
 
@@ -61,11 +61,17 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
         listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
     console().print(listing)
     left = [group for group, count in zip(todo.groups, todo.unfinished, strict=True) if count]
-    forecast = sum(seconds(group, device) for group in left)
+    forecast = sum(_forecast(unfinished(group, out), out, device) for group in left)
     console().print(
         f"{todo.left} of {todo.runs} runs to train, in {len(left)} groups, folders in {out}. "
         f"Roughly {duration(forecast)} on {device}."
     )
+
+
+def _forecast(group: Sequence[Config], out: Path, device: str) -> float:
+    """How long runs of a group may take, together from where the one is that is least far."""
+    done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
+    return seconds(group, device, done)
 
 
 def run(
