@@ -307,6 +307,11 @@ def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():
     assert CLAIMS["C23"].finding(pretrained(risen=7, gru=0.5)).verdict == FAILS
 
 
+def test_other_cells_with_one_k_leave_nothing_open():
+    others = [run for task in COPY for run in made(task, "nbrc", "warmup", settings={"target": 0.95}, test_loss=0.01)]
+    assert CLAIMS["C22"].finding(impact(low=0.5, high=0.01) + others).verdict == HOLDS
+
+
 def test_warmup_on_random_sequences_must_be_better_than_none():
     assert CLAIMS["Q1"].finding(warmed_on(data=0.6, random=0.95)).verdict == FAILS
     assert CLAIMS["Q1"].finding(warmed_on(data=1e-5, random=1e-3)).verdict == HOLDS
