@@ -211,8 +211,8 @@ def main() -> None:
             print(lines[-1], flush=True)
             if asked.output:
                 asked.output.parent.mkdir(parents=True, exist_ok=True)
-                asked.output.with_suffix(".txt").write_text("\n".join(lines) + "\n")
-                asked.output.with_suffix(".json").write_text(json.dumps({"about": about, "rows": rows}) + "\n")
+                Path(f"{asked.output}.txt").write_text("\n".join(lines) + "\n")
+                Path(f"{asked.output}.json").write_text(json.dumps({"about": about, "rows": rows}) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,18 @@ import torch
 
 import multistable as ms
 from multistable.dynamics.draws import Draws
-from multistable.dynamics.storing import ASTRAY, AXES, CORNER, Code, Storage, beginnings, cells_for, levels_for, places
+from multistable.dynamics.storing import (
+    ASTRAY,
+    AXES,
+    CORNER,
+    Code,
+    Storage,
+    _filled,
+    beginnings,
+    cells_for,
+    levels_for,
+    places,
+)
 from multistable.dynamics.system import studying
 
 
@@ -30,6 +41,27 @@ def test_a_grid_has_about_as_many_cells_as_are_needed():
     wanted = torch.tensor([0.0, 0.1, 0.25, 0.5])
     levels = levels_for(wanted, 32)
     assert levels.tolist() == [[1, 1], [2, 2], [3, 3], [5, 5]]
+
+
+def test_the_more_attractors_are_wanted_the_more_cells_and_never_without_bound():
+    cells = levels_for(torch.linspace(0.05, 0.949, 40), 32).prod(dim=-1)
+    assert (cells.diff() >= 0).all()
+    assert int(cells[-1]) < 1000
+
+
+@pytest.mark.parametrize("levels", [(3, 4), (40, 40)])
+def test_cells_with_a_sequence_are_counted(levels):
+    levels = torch.tensor(levels)
+    place = (all_cells(levels) + 0.5) / levels
+    assert int(_filled(place, levels)) == len(place)
+    assert int(_filled(place[:-5].repeat(2, 1), levels)) == len(place) - 5
+
+
+def test_one_unit_has_a_place_on_one_axis():
+    place = places(torch.tensor([[0.3], [-0.2], [0.1]]))
+    assert sorted(place[:, 0].tolist()) == pytest.approx([0, 1 / 3, 2 / 3])
+    assert place[2, 0] == pytest.approx(1 / 3)
+    assert not place[:, 1].any()
 
 
 def test_every_cell_has_a_corner_of_its_own_and_neighbours_the_nearest():

@@ -26,7 +26,7 @@ class WarmupCheck(NamedTuple):
     asked: Tensor
     """Which networks were looked at, ``(...)``."""
     vaa: Tensor
-    """The true VAA ``(...)`` where it was measured, NaN for networks that failed a quicker test."""
+    """The true VAA ``(...)`` where it was measured, else NaN; where a VAA is wanted, else what a quicker test found."""
 
 
 class WarmupHistory:
@@ -41,8 +41,8 @@ class WarmupHistory:
             before the others took fewer than there are entries in the history, and stayed as they were from then on.
         verified: which networks passed the verification of the default warmup, ``(...)``. Where histories coincide, as
             they do in a T-Maze, so do states, and VAA is as high as it can be below ``target``.
-        verifies: whether the warmup verified itself. Then a network that did not pass is held to its whole target, else
-            to nine tenths of it.
+        verifies: whether the warmup verified itself. Then a network that did not pass is not multistable, whatever
+            ``vaa`` is; else one is with nine tenths of its target.
         restarts: how often each began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
     """
@@ -98,7 +98,8 @@ class WarmupHistory:
         With a wanted VAA, ``"multistable"`` says that it was reached, ``"missed"`` that it was not verified to be. Else
         ``"collapsed"``: all states of a batch coincide in some layer, VAA* is 1/n and has no gradient.
         ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end
-        at few attractors. ``"short"``: VAA* did not come near its target.
+        at few attractors. ``"short"``: VAA* did not come near its target. ``"unverified"``: the last measure is
+        content, the verification, which has more inputs, never was.
         """
         if self.target.dim() == 0:
             return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.vaa_star)
@@ -120,9 +121,8 @@ class WarmupHistory:
         recent = vaa_star[-10:].mean(dim=0)
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
-        share = 1.0 if self.verifies else 0.9
-        if vaa >= max(share * float(target), 1.5 / self._final_batch_size):
-            return "multistable"
+        if vaa >= max(float(target) * (1.0 if self.verifies else 0.9), 1.5 / self._final_batch_size):
+            return "unverified" if self.verifies else "multistable"
         return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
 
     def failures(self) -> list[str]:
@@ -134,6 +134,7 @@ class WarmupHistory:
             "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end "
             "at few attractors",
             "short": "VAA* did not come near its target",
+            "unverified": "it is by the last measure, but was not under more inputs",
             "missed": "it is not, or not surely, within the tolerance of the wanted VAA",
         }
         return [

@@ -51,6 +51,8 @@ class _Progress:
     """Steps since the first weights."""
     stuck: Tensor = field(init=False)
     """Steps in a row with short periods only."""
+    apart: Tensor = field(init=False)
+    """Whether the states of all layers ended apart in the last step."""
     finished: Tensor = field(init=False)
     """Verified, or given up: it stays as it is."""
 
@@ -58,7 +60,7 @@ class _Progress:
         leading = self.storing.shape
         self.longest = torch.full(leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
-        self.finished = torch.zeros(leading, dtype=torch.bool)
+        self.apart, self.finished = (torch.zeros(leading, dtype=torch.bool) for _ in range(2))
 
     @property
     def rate(self) -> Tensor:
@@ -67,15 +69,16 @@ class _Progress:
         return torch.where(self.finished, 0.0, torch.where(self.storing, 1.0, growing))
 
     def ready(self, step: int, most: int) -> Tensor:
-        """Which networks the true measure may be content with."""
-        stored = torch.where(self.limit == step, True, step % CHECK_STORED == 0)
-        return torch.where(self.storing, stored, self.longest >= most) & ~self.finished
+        """Which networks the true measure may be content with; after its last step any that is not surely a failure."""
+        due = torch.where(self.storing, step % CHECK_STORED == 0, self.longest >= most)
+        return (due | (self.limit == step) & (self.storing | self.apart)) & ~self.finished
 
-    def after_step(self, period: Tensor, apart: Tensor, most: int) -> None:
-        """Let periods grow after one whose states ended ``apart``, and shrink after one whose states did not."""
+    def after_step(self, period: Tensor, vaa_star: Tensor, most: int) -> None:
+        """Let periods grow after one whose states ended apart, by ``vaa_star (...)``, and shrink after any other."""
+        self.apart = vaa_star > APART
         grown = torch.maximum(self.longest, torch.minimum(GROWTH * self.longest + 1, 2.0 * period + 2))
         shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
-        self.longest = torch.where(apart > APART, grown, shrunk).clamp(max=most)
+        self.longest = torch.where(self.apart, grown, shrunk).clamp(max=most)
         self.age = self.age + 1
         going_on = self.finished | self.storing | (self.longest > most / 4)
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
@@ -183,8 +186,8 @@ def _descend(
     interpolate(weights, before, progress.rate, system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
-    apart = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
-    progress.after_step(period, apart, warming.max_stabilisation)
+    least = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
+    progress.after_step(period, least, warming.max_stabilisation)
     warming.record(now, took)
 
 

@@ -60,7 +60,7 @@ def cells_for(wanted: Tensor, states: int) -> Tensor:
 
 def levels_for(wanted: Tensor, states: int) -> Tensor:
     """The levels of each axis of a grid with a few more cells than are needed, ``(..., AXES)``."""
-    left, levels = cells_for(MORE * wanted, states), []
+    left, levels = cells_for(torch.minimum(MORE * wanted, (1 + wanted) / 2), states), []
     for axis in range(AXES):
         levels.append((left ** (1 / (AXES - axis)) - 0.1).ceil().clamp(min=1))
         left = left / levels[-1]
@@ -223,7 +223,9 @@ def places(states: Tensor) -> Tensor:
     """Where states ``(..., n, d)`` are along their principal directions, ``(..., n, AXES)``: the share below each."""
     centred = (states - states.mean(dim=-2, keepdim=True)).double().cpu()
     _, directions = torch.linalg.eigh(centred.mT @ centred)
-    along = (centred @ directions[..., -AXES:].flip(-1)).mT
+    along = centred @ directions[..., -AXES:].flip(-1)
+    # States of fewer units than there are axes are all at one place on the others.
+    along = torch.nn.functional.pad(along, (0, AXES - along.shape[-1])).mT
     # States that are equal but for rounding are at one place.
     along = (along / along.std(dim=-1, keepdim=True).clamp(min=1e-9)).round(decimals=5).contiguous()
     return (torch.searchsorted(along.sort(dim=-1).values, along) / along.shape[-1]).mT
@@ -236,7 +238,8 @@ def _cell(place: Tensor, levels: Tensor) -> Tensor:
 def _filled(place: Tensor, levels: Tensor) -> Tensor:
     """How many cells of the grid have a sequence, ``(...)``."""
     cell = _cell(place, levels)
-    number = (cell * torch.tensor([1e6**axis for axis in range(AXES)])).sum(dim=-1).sort(dim=-1).values
+    before = torch.cat([torch.ones_like(levels[..., :1]), levels.cumprod(dim=-1)[..., :-1]], dim=-1)
+    number = (cell * before.unsqueeze(-2)).sum(dim=-1).sort(dim=-1).values
     return (number.diff(dim=-1) > 0).sum(dim=-1) + 1
 
 

@@ -99,6 +99,7 @@ class Verification:
             score = torch.where(left, score + relative / 2, score)
             at_worst = relative - ERRORS * self._standard_error(measured.relative)
             left = left & (relative >= least) & (at_worst >= self.target - SLACK * (1 - self.target))
+            left = left & self._several(measured.vaa)
         return Verdict(left, value, score)
 
     @torch.no_grad()
@@ -132,9 +133,11 @@ class Verification:
         """Whether shares ``(..., inputs)`` are as ``wanted (...)``, and another measure should find so, too."""
         value = shares.mean(dim=-1)
         error, uncertainty = (value - wanted).abs(), WANTED_ERRORS * self._standard_error(shares)
-        # A single attractor remembers nothing, however low the wanted VAA is.
-        several = value >= 1.5 / self.states
-        return (error <= NEAR * tolerance) & (error + uncertainty <= tolerance) & several
+        return (error <= NEAR * tolerance) & (error + uncertainty <= tolerance) & self._several(shares)
+
+    def _several(self, shares: Tensor) -> Tensor:
+        """A single attractor remembers nothing, however low the wanted VAA is, or however many histories coincide."""
+        return shares.mean(dim=-1) >= 1.5 / self.states
 
     def _standard_error(self, shares: Tensor) -> Tensor:
         """Of a measure, by shares ``(..., inputs)`` under more inputs than it has, ``(...)``."""

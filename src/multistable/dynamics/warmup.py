@@ -103,6 +103,11 @@ def warmup(
         ieee_float32(),
         studying(rnn, sequences, batch_size=batch_size) as (system, data),
     ):
+        if min(len(data), batch_size) < 2:
+            raise ValueError(
+                f"sequences and batch_size must be at least two, a warmup drives their states apart, got {len(data)} "
+                f"sequences and batch_size = {batch_size}"
+            )
         parameters = warmable_parameters(rnn, system)
         draws = Draws(generator, system.members)
         final = min(FINAL_BATCH_SIZE, len(data))

@@ -193,6 +193,7 @@ ENDS = {
     "collapsed": ": all its states coincide, the warmup has failed",
     "drifting": ": many of its states keep apart for long but not for ever",
     "short": ": fewer attractors than were aimed at",
+    "unverified": ", which the verification under more inputs did not find",
     "missed": ": not the share of attractors that was wanted",
 }
 """How a warmup ended, see ``ms.WarmupHistory.outcome``."""
