@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
+from multistable.arguments import count, positive_integer
 from multistable.dynamics import DivergedError, measure
 from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
@@ -134,6 +134,7 @@ def watch(
         on_evaluation: called with each evaluation before it is yielded.
         measure_options: of :func:`multistable.measure`.
     """
+    count("episodes", episodes)
     positive_integer("evaluate_every", evaluate_every)
     if measure_every is not None and positive_integer("measure_every", measure_every) % evaluate_every:
         raise ValueError(f"measure_every must be a multiple of evaluate_every = {evaluate_every}, got {measure_every}")
@@ -173,6 +174,11 @@ def greedy_policy(agents: DRQN, index: int) -> Policy:
 
     @torch.no_grad()
     def policy(observations: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        if observations.dim() != 1 or observations.is_floating_point():
+            raise TypeError(
+                "a policy takes observations as indices, a tensor (n,) of integers, and a process whose observations "
+                f"are vectors has none such, got {tuple(observations.shape)} of {observations.dtype}"
+            )
         seen = one_hot[observations, : pomdp.observation_size]
         previous = torch.zeros(len(seen), pomdp.actions, device=pomdp.device, dtype=pomdp.dtype)
         state = None
