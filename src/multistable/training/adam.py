@@ -1,6 +1,5 @@
 """Adam for weights stacked over the members of an ensemble, each with its own learning rate."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -63,9 +62,12 @@ class Adam:
 
     def _usable(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients, 0 for members that cannot use theirs, which are counted."""
-        # The largest entry, and not the sum of squares: no order of summation, so each member is judged as if alone.
-        entries = torch.cat([g.reshape(len(self._passed_over), -1) for g in gradients], dim=1)
-        finite = torch.linalg.vector_norm(entries, math.inf, dim=1).square().isfinite()
+        # The extreme entries, and not a sum of squares: no order of summation, so each member is judged as if alone.
+        members = [g.reshape(len(self._passed_over), -1) for g in gradients]
+        extremes = torch.stack([extreme for m in members for extreme in (m.amax(dim=1), m.amin(dim=1))])
+        finite = extremes.square().isfinite().all(dim=0)
+        if not finite.is_cuda and bool(finite.all()):
+            return list(gradients)  # On the CPU a look costs less than the copies below.
         self._passed_over += ~finite
         # Not masked_fill, which changes the layout of what it is given, nor a number for 0, which is copied to a GPU.
         return [torch.where(finite.reshape(-1, *[1] * (g.dim() - 1)), g, self._zero) for g in gradients]
