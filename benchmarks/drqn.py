@@ -117,16 +117,26 @@ def make_agents(arguments: argparse.Namespace) -> TimedDRQN:
     return agents
 
 
+def health(agents: DRQN, losses: list[torch.Tensor]) -> str:
+    """Each agent's mean loss since the last evaluation, and whether its weights are finite."""
+    weights = torch.stack([p.flatten(1).isfinite().all(dim=1) for p in agents.parameters.values()]).all(dim=0)
+    lost = [str(agent) for agent, finite in enumerate(weights.tolist()) if not finite]
+    means = ", ".join(f"{loss:.3g}" for loss in torch.stack(losses).mean(dim=0).tolist())
+    return f"loss {means}  weights {'not finite of ' + ', '.join(lost) if lost else 'finite'}"
+
+
 def ours(agents: TimedDRQN, episodes: int, evaluate_every: int | None = None) -> tuple[float, float, list[Evaluation]]:
     """Mean seconds of an episode of all agents, to play and to learn; and evaluations on the way, not timed."""
     agents.played = both = 0.0
-    evaluations = []
+    evaluations, losses = [], list[torch.Tensor]()
     evaluator, training = Evaluator(agents), agents.train(agents.episode + episodes)
     for _ in range(episodes):
-        both += agents.seconds(lambda: next(training))
+        both += agents.seconds(lambda: losses.append(next(training).loss))
         if evaluate_every and agents.episode % evaluate_every == 0:
             evaluations.append(evaluator.evaluate())
-            print(f"  {agents.episode:5d}  {both:6.1f} s  returns {evaluations[-1].returns}", flush=True)
+            returns = ", ".join(f"{value:.2f}" for value in evaluations[-1].returns)
+            print(f"  {agents.episode:5d}  {both:6.1f} s  returns {returns}  {health(agents, losses)}", flush=True)
+            losses.clear()
     return agents.played / episodes, (both - agents.played) / episodes, evaluations
 
 

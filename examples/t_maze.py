@@ -1,6 +1,6 @@
 """Two agents of one seed in a T-Maze, one of them warmed up: they play and learn together.
 
-Run: python examples/t_maze.py [length] [episodes]
+Run: python examples/t_maze.py [length] [episodes] [seed]
 """
 
 import sys
@@ -9,14 +9,16 @@ import warnings
 import torch
 
 import multistable as ms
-from multistable.rl import DRQN, TMaze, first_optimal, input_size, watch
+from multistable.rl import DRQN, Settings, TMaze, first_optimal, input_size, watch
 
 
-def main(length: int = 10, episodes: int = 120) -> None:
+def main(length: int = 10, episodes: int = 150, seed: int = 0) -> None:
     """Print return and optimality of both as they learn."""
     maze = TMaze(length)
-    networks = [ms.RNN("gru", input_size(maze), 64, generator=torch.Generator().manual_seed(0)) for _ in range(2)]
-    agents = DRQN(maze, networks, seeds=[0, 0], warm=[False, True])
+    networks = [ms.RNN("gru", input_size(maze), 64, generator=torch.Generator().manual_seed(seed)) for _ in range(2)]
+    # In a short maze targets may follow sooner, and steps be larger, than the paper's 20 episodes and 1e-3.
+    settings = Settings(target_period=3, lr=3e-3)
+    agents = DRQN(maze, networks, seeds=[seed, seed], warm=[False, True], settings=settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ms.WarmupWarning)  # the short histories of a maze are few: VAA cannot reach 1
         agents.prepare()

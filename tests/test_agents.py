@@ -1,6 +1,7 @@
 """Agents: how they act, together against each alone, stored and taken up again, evaluated, and learning itself."""
 
 import json
+import math
 import warnings
 
 import pytest
@@ -275,8 +276,14 @@ def test_first_optimal_is_none_where_it_never_was():
 @pytest.mark.parametrize(("change", "message"), [
     ({"seeds": [0]}, "seeds must have one entry for each of 2 agents, got 1"),
     ({"warm": [True]}, "warm must have one entry for each of 2 agents, got 1"),
-    ({"networks": []}, "networks must be a list of ms.RNN"),
-    ({"networks": [torch.nn.GRU(8, 4)] * 2}, "networks must be a list of ms.RNN"),
+    ({"seeds": 0}, "seeds must be a list of integers, one for each agent, got 0"),
+    ({"seeds": [0, "b"]}, r"seeds must be a list of integers, one for each agent, got \[0, 'b'\]"),
+    ({"warm": 1}, "warm must be True or False, or a list of these, one for each agent, got 1"),
+    ({"warm": None}, "warm must be True or False, or a list of these, one for each agent, got None"),
+    ({"warm": [True, "no"]}, r"warm must be True or False, or a list of these, .* got \[True, 'no'\]"),
+    ({"networks": []}, "networks must be a list of ms.RNN, .* or an ms.Ensemble of them, got list of nothing"),
+    ({"networks": [torch.nn.GRU(8, 4)] * 2}, "networks must be a list of ms.RNN, .* got list of GRU"),
+    ({"networks": ms.RNN("gru", 8, 4)}, "networks must be a list of ms.RNN, one for each agent, .* got RNN"),
     ({"networks": [ms.RNN("gru", 5, 4)] * 2}, "input_size = 8, for the previous action, the observation, got 5"),
     ({"settings": Settings(reward_input=True)}, "input_size = 9, .* and the previous reward, got 8"),
     ({"pomdp": TMaze(2, dtype=torch.float64)}, "networks must be torch.float64 on cpu as the pomdp is"),
@@ -288,11 +295,32 @@ def test_arguments_that_do_not_fit_are_refused(change, message):
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("capacity", 0), ("target_period", 0), ("gradient_steps", 1.5), ("batch_size", -1), ("epsilon", 1.1), ("lr", 0.0),
+    ("capacity", 0), ("target_period", 0), ("gradient_steps", 1.5), ("batch_size", -1), ("epsilon", 1.1),
+    ("epsilon", "a"), ("epsilon", math.nan), ("lr", 0.0), ("lr", "1e-3"), ("lr", math.inf), ("lr", True),
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} must .* got {value}"):
+    with pytest.raises(ValueError, match=f"{name} must .* got {value!r}"):
         Settings(**{name: value})
+
+
+@pytest.mark.parametrize("episodes", [2.5, "3", -1, True, None])
+def test_a_number_of_episodes_that_is_none_is_refused_before_any_work(episodes):
+    agents = make_agents([0])
+    for training in (agents.train(episodes), watch(agents, episodes)):
+        with pytest.raises(ValueError, match=f"episodes must be 0 or a positive integer, got {episodes!r}"):
+            next(training)
+    assert not agents.prepared
+
+
+@pytest.mark.parametrize("call", [DRQN.learn, DRQN.update_target])
+def test_nothing_can_be_learnt_from_an_empty_buffer(call):
+    with pytest.raises(RuntimeError, match=r"the replay buffer is empty.* DRQN.prepare\(\) fills it"):
+        call(make_agents([0]))
+
+
+def test_a_buffer_that_is_too_small_for_the_warmup_is_refused_by_name():
+    with pytest.raises(ValueError, match="capacity must be at least the batch_size of the warmup, 200, got 60"):
+        make_agents([0], warm=True).prepare()
 
 
 def test_the_defaults_are_the_papers():

@@ -1,13 +1,13 @@
 """DRQN against Algorithm 4 computed plainly, agents together against each alone, and learning itself."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from multistable.rl import (
-    Settings,
-)
+from multistable.rl import Evaluator, Settings
 from multistable.rl.network import stages_of
 from multistable.rl.replay import Episodes
 from numpy_cells import NUMPY_CELLS, with_random_weights
@@ -199,3 +199,29 @@ def test_each_gradient_step_samples_its_own_transitions_of_the_whole_buffer(monk
     for agent, stored in enumerate(agents.replay.stored().slots):
         # 840 draws out of 60: none is left out but with a probability of 60 exp(-14).
         assert drawn[:, agent].unique().tolist() == sorted(stored.tolist())
+
+
+def test_an_agent_goes_on_after_a_gradient_that_was_not_finite(monkeypatch):
+    """The one beside it never knows, to the last bit."""
+    spoilt, undisturbed = make_agents([4, 5]), make_agents([4, 5])
+    evaluator, loss, calls = Evaluator(spoilt), spoilt.loss, []
+
+    def once_infinite(*arguments):
+        calls.append(0)
+        return loss(*arguments) * torch.tensor([math.inf if len(calls) == 5 else 1.0, 1.0])
+
+    monkeypatch.setattr(spoilt, "loss", once_infinite)
+    run(spoilt, 2)
+    before = [p[0].detach().clone() for p in spoilt.network.parameters()]
+    with pytest.warns(RuntimeWarning, match=r"agent 0 \(seed 4\): 1 gradient passed over, not finite") as caught:
+        assert evaluator.evaluate().passed_over == [1, 0]
+    assert len(caught) == 1
+    episodes = run(spoilt, 6)
+    assert evaluator.evaluate().passed_over == [0, 0]
+    assert all(episode.loss.isfinite().all() for episode in episodes)
+    run(undisturbed, 6)
+    for own, other, earlier in zip(spoilt.network.parameters(), undisturbed.network.parameters(), before, strict=True):
+        assert own.isfinite().all()
+        assert not torch.equal(own[0], earlier)
+        assert not torch.equal(own[0], other[0])
+        assert torch.equal(own[1], other[1])

@@ -1,5 +1,6 @@
 """Environments of Gymnasium, played and learnt from by the same DRQN."""
 
+import math
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from gymnasium import spaces
 from torch.testing import assert_close
 
 import multistable as ms
-from multistable.rl import DRQN, Evaluator, Settings, TMaze, input_size, watch
+from multistable.rl import DRQN, Evaluator, Settings, TMaze, greedy_policy, input_size, watch
 from multistable.rl.environment import TMazeEnv
 from multistable.rl.gym_agent import GymPOMDP
 
@@ -146,6 +147,8 @@ def test_cartpole_by_its_name():
     ({"horizon": 0}, "horizon must be a positive integer"),
     ({"horizon": 5, "exploration": (0.5,)}, "exploration must be 2 probabilities that sum to 1"),
     ({"horizon": 5, "exploration": (0.5, 0.6)}, "exploration must be 2 probabilities that sum to 1"),
+    ({"horizon": 5, "exploration": (math.nan, 1.0)}, "exploration must be 2 probabilities that sum to 1, got .nan"),
+    ({"horizon": 5, "discount": "a"}, r"discount must lie in \[0, 1\], got 'a'"),
     ({"horizon": 5, "discount": 1.5}, r"discount must lie in \[0, 1\], got 1.5"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused(arguments, message):
@@ -156,6 +159,13 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_environments_with_other_actions_are_refused():
     with pytest.raises(ValueError, match="the action space must be Discrete, got Box"):
         GymPOMDP("Pendulum-v1")
+
+
+def test_a_policy_of_indices_is_not_given_vectors():
+    pomdp = GymPOMDP(Recall, horizon=4)
+    policy = greedy_policy(DRQN(pomdp, networks(pomdp, [0]), seeds=[0], settings=SETTINGS), 0)
+    with pytest.raises(TypeError, match=r"a policy takes observations as indices, .* got \(1, 2\) of torch.float32"):
+        policy(torch.zeros(1, 2), None)
 
 
 def test_the_agents_and_the_maze_need_no_gymnasium():

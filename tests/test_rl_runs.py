@@ -1,6 +1,7 @@
 """Agents in run folders: names, what is recorded, agents together, and going on after any interruption."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -176,6 +177,29 @@ def test_a_warmup_that_diverges_does_not_stop_the_others(tmp_path, monkeypatch):
     folders = train(configs, tmp_path / "both")
     assert folders[0].warmup() == {"outcome": "diverged", "reason": "infinite"}
     assert folders[1].warmup() == alone.warmup()
+
+
+def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypatch):
+    """Those of the third episode, also where training was interrupted after it."""
+    configs, loss = [small_agent(), small_agent(seed=1)], DRQN.loss
+
+    def infinite_for_a_while(self, *arguments):
+        spoilt = [math.inf if self.episode == 2 and seed == 1 else 1.0 for seed in self.seeds]
+        return loss(self, *arguments) * torch.tensor(spoilt)
+
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    monkeypatch.setattr(DRQN, "loss", infinite_for_a_while)
+    with (
+        pytest.warns(RuntimeWarning, match=f"{configs[1].name}: 2 gradients passed over") as caught,
+        pytest.raises(StopError),
+    ):
+        train(configs, tmp_path, callbacks=[StopAt("episode", 5)])
+    assert len(caught) == 1
+    folders = train(configs, tmp_path)
+    assert [row.get("passed_over") for row in folders[1].metrics()] == [None, None, 2, None]
+    assert folders[1].summary()["record"]["passed_over"] == 2
+    assert outcome(folders[0]) == outcome(undisturbed[0])
+    assert "passed_over" not in folders[0].summary()["record"]
 
 
 # Together

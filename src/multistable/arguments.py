@@ -1,15 +1,32 @@
 """Checks of arguments that all parts of the library share."""
 
 import operator
+from numbers import Real
 from typing import Any
 
 
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an ``int``, or an error that names the argument."""
+    return _integer(name, value, 1, "a positive integer")
+
+
+def count(name: str, value: Any) -> int:
+    """``value`` as an ``int`` of at least 0, or an error that names the argument."""
+    return _integer(name, value, 0, "0 or a positive integer")
+
+
+def share(name: str, value: Any) -> float:
+    """``value`` as a number in [0, 1], or an error that names the argument."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
+    return float(value)
+
+
+def _integer(name: str, value: Any, least: int, accepted: str) -> int:
     try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        number = least - 1
+    if number < least:
+        raise ValueError(f"{name} must be {accepted}, got {value!r}")
     return number

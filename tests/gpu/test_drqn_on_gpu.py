@@ -69,3 +69,22 @@ def test_training_goes_on_from_a_state_that_was_stored():
     for ours, theirs in zip(resumed.train(6), expected[3:], strict=True):
         assert torch.equal(ours.lengths, theirs.lengths)
         assert_close(ours.loss, theirs.loss, rtol=1e-4, atol=1e-6)
+
+
+def test_a_recorded_step_passes_over_a_gradient_that_is_not_finite():
+    """One that was recorded when all was well; the agents beside it are as they would have been."""
+    spoilt, undisturbed = make_agents("cuda", "gru"), make_agents("cuda", "gru")
+    for agents in (spoilt, undisturbed):
+        list(agents.train(8))
+        assert any(graphed._graph is not None for graphed in agents._recorded.values())
+        rewards = agents.replay.rewards.clone()
+        if agents is spoilt:
+            agents.replay.rewards[0] = torch.inf
+        agents.learn()
+        agents.replay.rewards.copy_(rewards)
+        assert agents.optimiser.passed_over() == ([SETTINGS.gradient_steps, 0, 0] if agents is spoilt else [0, 0, 0])
+        agents.episode += 1
+        agents.learn()
+    for ours, theirs in zip(spoilt.network.parameters(), undisturbed.network.parameters(), strict=True):
+        assert ours.isfinite().all()
+        assert_close(ours[1:], theirs[1:], rtol=1e-3, atol=1e-5)

@@ -1,15 +1,17 @@
 """Deep recurrent Q-learning (Algorithm 4, appendix C), of several agents at once."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
+from multistable.arguments import count, positive_integer, share
 from multistable.dynamics import WarmupHistory, warmup
+from multistable.dynamics.checks import check_positive_number
 from multistable.networks import RNN, Ensemble
 from multistable.rl.network import QNetwork, Stage, stages_of
 from multistable.rl.play import Chance, Player
@@ -26,6 +28,8 @@ STAGES = 4
 RECORDED_SIZES = 4
 # Bounds the memory of a pass over all that is stored.
 EPISODES_AT_ONCE = 256
+# n of Algorithm 3.
+WARMUP_BATCH_SIZE = 200
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("capacity", "target_period", "gradient_steps", "batch_size"):
             positive_integer(name, getattr(self, name))
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must lie in [0, 1], got {self.epsilon!r}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be a positive number, got {self.lr!r}")
+        share("epsilon", self.epsilon)
+        check_positive_number("lr", self.lr)
 
 
 class Episode(NamedTuple):
@@ -96,9 +98,9 @@ class DRQN:
         settings: Settings | None = None,
     ) -> None:
         settings = Settings() if settings is None else settings
-        members = networks.unstack() if isinstance(networks, Ensemble) else list(networks)
-        self.pomdp, self.settings, self.seeds = pomdp, settings, list(seeds)
-        self.warm = [warm] * len(members) if isinstance(warm, bool) else list(warm)
+        members = networks.unstack() if isinstance(networks, Ensemble) else _networks(networks)
+        self.pomdp, self.settings, self.seeds = pomdp, settings, _seeds(seeds)
+        self.warm = [warm] * len(members) if isinstance(warm, bool) else _flags(warm)
         _check(members, self)
         self.network, self.target = (QNetwork(members, self._readouts(members)) for _ in range(2))
         self.target.requires_grad_(False)
@@ -126,6 +128,7 @@ class DRQN:
 
         An episode is played and learnt from each time the iterator is asked for the next.
         """
+        count("episodes", episodes)
         self.prepare()
         while self.episode < episodes:
             if self.episode % self.settings.target_period == 0:
@@ -166,9 +169,12 @@ class DRQN:
         Args:
             options: of :func:`multistable.warmup`; the paper's by default.
         """
+        options = dict[str, Any](algorithm="paper", batch_size=WARMUP_BATCH_SIZE) | options
+        size, capacity = positive_integer("batch_size", options["batch_size"]), self.settings.capacity
+        if size > capacity:
+            raise ValueError(f"capacity must be at least the batch_size of the warmup, {size}, got {capacity}")
         member = self.network.rnn.unstack()[index]
         draws = generator(self.seeds[index], "warmup")
-        options = {"algorithm": "paper"} | options
         history = warmup(member, self.replay.histories(index), generator=draws, **options)
         self.network.replace(index, member)
         self.warmups[index] = history
@@ -306,10 +312,34 @@ def _rounded(size: int, most: int) -> int:
     return min(most, -(-size // part) * part)
 
 
-def _check(members: Sequence[Any], agents: DRQN) -> None:
-    """The arguments of :class:`DRQN` fit each other."""
+def _networks(given: Any) -> list[RNN]:
+    """The networks of :class:`DRQN`."""
+    members = list(given) if isinstance(given, Iterable) else []
     if not members or not all(isinstance(member, RNN) for member in members):
-        raise TypeError("networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them")
+        kinds = ", ".join(sorted({type(member).__name__ for member in members})) or "nothing"
+        got = f"{type(given).__name__} of {kinds}" if isinstance(given, Iterable) else type(given).__name__
+        raise TypeError(f"networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them, got {got}")
+    return members
+
+
+def _seeds(given: Any) -> list[int]:
+    """The seeds of :class:`DRQN`."""
+    try:
+        return [operator.index(seed) for seed in given]
+    except TypeError:
+        raise TypeError(f"seeds must be a list of integers, one for each agent, got {given!r}") from None
+
+
+def _flags(given: Any) -> list[bool]:
+    """``warm`` of :class:`DRQN`, where it is not one value for all."""
+    flags: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise TypeError(f"warm must be True or False, or a list of these, one for each agent, got {given!r}")
+    return flags
+
+
+def _check(members: Sequence[RNN], agents: DRQN) -> None:
+    """The arguments of :class:`DRQN` fit each other."""
     for name, values in (("seeds", agents.seeds), ("warm", agents.warm)):
         if len(values) != len(members):
             raise ValueError(f"{name} must have one entry for each of {len(members)} agents, got {len(values)}")

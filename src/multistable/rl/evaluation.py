@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
+from multistable.arguments import count, positive_integer
 from multistable.dynamics import DivergedError, measure
 from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
 from multistable.rl.play import Chance, Player
 from multistable.rl.tmaze import Policy
+from multistable.training.adam import warn_of_passed_over
 from multistable.training.seeds import generator
 
 STARTS = 10
@@ -29,6 +30,7 @@ class Evaluation:
         discounted: the mean discounted return.
         lengths: the mean length of an episode.
         optimal: whether the policy is optimal; ``None`` where that is not known of the process.
+        passed_over: how many gradients were not finite, and passed over, since the evaluation before.
         vaa: the VAA of the network; ``None`` where it was not measured, or does not stay finite.
     """
 
@@ -37,6 +39,7 @@ class Evaluation:
     discounted: list[float]
     lengths: list[float]
     optimal: list[bool] | None
+    passed_over: list[int]
     vaa: list[float | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,14 +50,18 @@ class Evaluation:
 class Evaluator:
     """Plays the greedy policies of agents; nothing that they train with is changed or used up.
 
+    Warns of agents whose gradients were not finite since the evaluation before.
+
     Args:
         agents: the agents.
+        names: what a warning calls them; by their number and seed by default.
         starts: how many episodes each plays, always the same ones, where the process does not say which initial
             states there are.
     """
 
-    def __init__(self, agents: DRQN, *, starts: int = STARTS) -> None:
+    def __init__(self, agents: DRQN, *, names: Sequence[str] | None = None, starts: int = STARTS) -> None:
         self.agents = agents
+        self._names = [f"agent {n} (seed {s})" for n, s in enumerate(agents.seeds)] if names is None else names
         given = agents.pomdp.starts
         self._starts = torch.stack(
             [
@@ -80,12 +87,15 @@ class Evaluator:
         weights = pomdp.discount ** torch.arange(pomdp.horizon, device=returns.device, dtype=returns.dtype)
         discounted = (player.rewards * weights.view(-1, 1, 1)).sum(dim=0)
         optimal = pomdp.optimal(returns, player.lengths)
+        passed_over = self.agents.optimiser.passed_over()
+        warn_of_passed_over(self._names, passed_over)
         return Evaluation(
             self.agents.episode,
             returns.double().mean(dim=-1).tolist(),
             discounted.double().mean(dim=-1).tolist(),
             player.lengths.double().mean(dim=-1).tolist(),
             None if optimal is None else optimal.tolist(),
+            passed_over,
             network_vaa(self.agents, **measure_options) if vaa else None,
         )
 
@@ -124,6 +134,7 @@ def watch(
         on_evaluation: called with each evaluation before it is yielded.
         measure_options: of :func:`multistable.measure`.
     """
+    count("episodes", episodes)
     positive_integer("evaluate_every", evaluate_every)
     if measure_every is not None and positive_integer("measure_every", measure_every) % evaluate_every:
         raise ValueError(f"measure_every must be a multiple of evaluate_every = {evaluate_every}, got {measure_every}")
@@ -163,6 +174,11 @@ def greedy_policy(agents: DRQN, index: int) -> Policy:
 
     @torch.no_grad()
     def policy(observations: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        if observations.dim() != 1 or observations.is_floating_point():
+            raise TypeError(
+                "a policy takes observations as indices, a tensor (n,) of integers, and a process whose observations "
+                f"are vectors has none such, got {tuple(observations.shape)} of {observations.dtype}"
+            )
         seen = one_hot[observations, : pomdp.observation_size]
         previous = torch.zeros(len(seen), pomdp.actions, device=pomdp.device, dtype=pomdp.dtype)
         state = None

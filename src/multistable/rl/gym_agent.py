@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integer, share
 from multistable.rl.pomdp import POMDP, Outcome
 
 _SEEDS = 2**31
@@ -52,9 +52,7 @@ class GymPOMDP(POMDP):
         self.observation_size = spaces.flatdim(first.observation_space)
         self.exploration = _probabilities(exploration, self.actions)
         self.horizon = _horizon(horizon, first)
-        if not 0 <= discount <= 1:
-            raise ValueError(f"discount must lie in [0, 1], got {discount!r}")
-        self.discount = discount
+        self.discount = share("discount", discount)
         self.device = torch.empty(0, device=device).device
         self.dtype = dtype
 
@@ -103,7 +101,7 @@ class GymPOMDP(POMDP):
 def _probabilities(given: Sequence[float] | None, actions: int) -> tuple[float, ...]:
     if given is None:
         return (1 / actions,) * actions
-    if len(given) != actions or min(given) < 0 or abs(sum(given) - 1) > 1e-6:
+    if len(given) != actions or not all(0 <= p <= 1 for p in given) or abs(sum(given) - 1) > 1e-6:
         raise ValueError(f"exploration must be {actions} probabilities that sum to 1, got {given!r}")
     return tuple(given)
 

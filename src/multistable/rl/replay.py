@@ -135,6 +135,7 @@ class Replay:
 
     def sample(self, draws: Tensor) -> Tensor:
         """The slots of transitions, uniformly chosen: float64 ``draws (..., R, B)`` from U(0, 1) to ``(..., R, B)``."""
+        self._check_filled()
         sizes = self.sizes.unsqueeze(-1)
         oldest = self.written.unsqueeze(-1) - sizes
         return (oldest + (draws * sizes).long()) % self._slots
@@ -184,6 +185,7 @@ class Replay:
 
     def stored(self) -> Stored:
         """All transitions of each agent."""
+        self._check_filled()
         size = self.sizes.unsqueeze(-1)
         order = torch.arange(int(size.max()), device=size.device).minimum(size - 1)
         slots = (self.written.unsqueeze(-1) - size + order) % self._slots
@@ -203,6 +205,10 @@ class Replay:
         ends = range(len(inputs) - size + 1, len(inputs) + 1)
         lengths = (self.times[agent, slots][len(inputs) - size :] + 1).tolist()
         return [inputs[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+    def _check_filled(self) -> None:
+        if not bool(self.written.all()):
+            raise RuntimeError("the replay buffer is empty, so nothing can be learnt: DRQN.prepare() fills it")
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be kept, by name."""

@@ -38,7 +38,7 @@ class AgentGroup:
             warm=[config.kind.warmed for config in configs],
             settings=self.shared.settings,
         )
-        self._evaluator = Evaluator(self.agents)
+        self._evaluator = Evaluator(self.agents, names=[config.name for config in configs])
 
     def prepare(self, on_step: WarmupWatcher) -> list[dict[str, Any] | None]:
         """Fill the replay buffers and warm up the agents that ask for it. Returns the course of each one's warmup."""
@@ -147,6 +147,7 @@ def _record(
         row |= {} if loss is None else {"loss": finite(loss[run])}
         row |= {} if found.optimal is None else {"optimal": found.optimal[run]}
         row |= {} if found.vaa is None else {"vaa": found.vaa[run]}
+        row |= {"passed_over": found.passed_over[run]} if found.passed_over[run] else {}
         rows.append(row | {"seconds": seconds})
     for run, folder in enumerate(folders):
         folder.add_metrics(rows[run])

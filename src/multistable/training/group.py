@@ -128,6 +128,10 @@ class Group:
                 on_step(step)
         return dict(zip(self._minimised, losses.tolist(), strict=True))
 
+    def passed_over(self) -> list[int]:
+        """How many gradients of each run were not finite, and passed over, since this was last asked."""
+        return self._adam.passed_over()
+
     def validate(self) -> Scores:
         """Scores on the validation sets."""
         return self._evaluate(self.learning, self.rows.validation)

@@ -13,6 +13,7 @@ import torch
 
 import multistable
 from multistable.arguments import positive_integer
+from multistable.training.adam import warn_of_passed_over
 from multistable.training.callbacks import Callback, Callbacks
 from multistable.training.config import RunConfig
 from multistable.training.group import Group, Scores
@@ -198,9 +199,12 @@ def _record(
         | {"seconds": round(seconds, 3)}
         for run in range(len(folders))
     ]
+    passed_over = group.passed_over()
     for run, folder in enumerate(folders):
+        rows[run] |= {"passed_over": passed_over[run]} if passed_over[run] else {}
         folder.add_metrics(rows[run])
         folder.write_checkpoint(epoch, group.checkpoint(run, epoch))
+    warn_of_passed_over([config.name for config in group.configs], passed_over)
     callback.on_epoch(group.configs, rows)
 
 
@@ -244,12 +248,14 @@ def record_of(
     metrics: Sequence[Mapping[str, Any]], together: int, device: torch.device, seconds: float = 0.0
 ) -> dict[str, Any]:
     """How results came about; ``seconds`` are those beside what the metrics have."""
+    passed_over = sum(row.get("passed_over", 0) for row in metrics)
     return {
         "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),
         "together": together,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         "torch": torch.__version__,
         "multistable": multistable.__version__,
+        **({"passed_over": passed_over} if passed_over else {}),
     }
 
 
