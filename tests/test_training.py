@@ -1,18 +1,15 @@
 """Training: one run is what it is, alone or together with others; and warmup is what makes it learn."""
 
-import math
 import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import multistable as ms
 from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, Task
 from multistable.training import Callback, Model, RunFolder, load, train
-from multistable.training.adam import Adam
 from multistable.training.data import division, sets
 from multistable.training.seeds import generator
 from multistable.training.trainer import groups
@@ -47,48 +44,6 @@ class Watcher(Callback):
 
     def on_end(self, configs, summaries):
         self.calls.append(("end", len(summaries)))
-
-
-# Adam
-
-
-def test_adam_is_pytorchs_for_each_member():
-    rates = [1e-1, 1e-3, 5e-2]
-    start = torch.randn(3, 4, 2, dtype=torch.float64)
-    stacked = start.clone()
-    alone = [nn.Parameter(weight.clone()) for weight in start]
-    optimisers = [torch.optim.Adam([p], lr=rate) for p, rate in zip(alone, rates, strict=True)]
-    adam = Adam([stacked], torch.tensor(rates, dtype=torch.float64))
-    for _ in range(30):
-        gradient = torch.randn(3, 4, 2, dtype=torch.float64)
-        adam.step([gradient])
-        for parameter, optimiser, grad in zip(alone, optimisers, gradient, strict=True):
-            parameter.grad = grad.clone()
-            optimiser.step()
-    torch.testing.assert_close(stacked, torch.stack([p.detach() for p in alone]), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, 1e20])
-def test_a_member_passes_over_a_gradient_that_would_stay_in_its_moments(entry):
-    """1e20 is finite in float32, and its square is not. The others are untouched, to the last bit."""
-    draws = torch.Generator().manual_seed(0)
-    gradients = torch.randn(6, 3, 4, 2, generator=draws)
-    spoilt, passed = gradients.clone(), gradients.clone()
-    spoilt[2, 1, 3, 0] = entry
-    passed[2, 1] = 0
-    ends = []
-    for given in (spoilt, passed, gradients):
-        weights = [torch.ones(3, 4, 2), torch.ones(3, 2)]
-        adam = Adam(weights, torch.full((3,), 1e-2))
-        for gradient in given:
-            adam.step([gradient, gradient.sum(dim=1)])
-        counts = adam.passed_over()
-        ends.append([*weights, *adam.means, *adam.squares])
-        assert counts == ([0, 1, 0] if given is spoilt else [0, 0, 0])
-        assert adam.passed_over() == [0, 0, 0]
-    for own, as_zero, undisturbed in zip(*ends, strict=True):
-        assert torch.equal(own, as_zero)
-        assert torch.equal(own[[0, 2]], undisturbed[[0, 2]])
 
 
 # Which runs go together
@@ -293,77 +248,6 @@ def test_accuracy_where_the_task_has_one(tmp_path, monkeypatch):
     assert 0 <= results["test_accuracy"] <= 1
     assert results["test_accuracy"] * 60 == pytest.approx(round(results["test_accuracy"] * 60), abs=1e-4)
     assert all(0 <= row["validation_accuracy"] <= 1 for row in folder.metrics())
-
-
-# A run that diverges
-
-
-class Explosive(CopyFirstInput):
-    """Copy whose loss is not finite for the first of the data sets, while :attr:`explodes`."""
-
-    explodes = True
-
-    def loss(self, outputs, targets):
-        value = super().loss(outputs, targets)
-        return value * torch.tensor([math.inf if self.explodes else 1.0, *[1.0] * (value.numel() - 1)])
-
-
-@pytest.fixture
-def explosive(monkeypatch):
-    monkeypatch.setitem(TASKS, "explosive", Explosive)
-    return [small(task=Explosive(6), seed=seed) for seed in (0, 1)]
-
-
-def test_a_run_that_diverges_does_not_spoil_the_others(tmp_path, explosive):
-    with pytest.warns(RuntimeWarning, match=f"{explosive[0].name}: 3 gradients passed over"):
-        folders = train(explosive, tmp_path / "together")
-    (alone,) = train(small(seed=1), tmp_path / "alone")
-    assert folders[0].metrics()[-1]["validation_loss"] is None
-    assert folders[0].summary()["results"]["test_loss"] is None
-    assert folders[1].summary()["results"]["test_loss"] == pytest.approx(
-        alone.summary()["results"]["test_loss"], rel=1e-4
-    )
-    assert folders[1].metrics()[-1]["vaa"] == alone.metrics()[-1]["vaa"]
-
-
-def test_a_run_whose_states_are_not_finite_has_no_vaa_and_leaves_the_others_theirs(tmp_path, monkeypatch):
-    of = Model.of
-
-    def infinite(config):
-        model = of(config)
-        if config.seed == 0:
-            torch.nn.init.constant_(next(model.rnn.parameters()), math.nan)
-        return model
-
-    (alone,) = train(small(seed=1), tmp_path / "alone")
-    monkeypatch.setattr(Model, "of", infinite)
-    with pytest.warns(RuntimeWarning, match="3 gradients passed over"):
-        folders = train([small(), small(seed=1)], tmp_path / "together")
-    assert [row["vaa"] for row in folders[0].metrics()] == [None] * 3
-    assert [row["vaa"] for row in folders[1].metrics()] == [row["vaa"] for row in alone.metrics()]
-
-
-def test_a_run_goes_on_after_a_gradient_that_was_not_finite(tmp_path, explosive, monkeypatch):
-    """In the second of three steps of the first of two epochs; and the run beside it never knows."""
-    monkeypatch.setattr(Explosive, "explodes", False)
-    undisturbed = train(explosive, tmp_path / "undisturbed")
-
-    class Once(Callback):
-        def on_step(self, configs, epoch, step):
-            Explosive.explodes = (epoch, step) == (1, 1)
-
-    with pytest.warns(RuntimeWarning, match=f"{explosive[0].name}: 1 gradient passed over") as caught:
-        spoilt, beside = train(explosive, tmp_path / "spoilt", callbacks=[Once()])
-    assert len(caught) == 1
-    assert [row.get("passed_over") for row in spoilt.metrics()] == [None, 1, None]
-    assert spoilt.summary()["record"]["passed_over"] == 1
-    losses = [row["validation_loss"] for row in spoilt.metrics()]
-    assert losses[0] > losses[1] > losses[2]
-    assert losses[1] != undisturbed[0].metrics()[1]["validation_loss"]
-    assert "passed_over" not in beside.summary()["record"]
-    for own, other in zip(beside.metrics(), undisturbed[1].metrics(), strict=True):
-        assert own | {"seconds": 0} == other | {"seconds": 0}
-    assert all(torch.equal(weight, undisturbed[1].weights()[name]) for name, weight in beside.weights().items())
 
 
 # Callbacks

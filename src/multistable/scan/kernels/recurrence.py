@@ -18,8 +18,7 @@ from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, Plan, pla
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
 from multistable.scan.retained import graph_is_kept
 
-UNITS_PER_PROGRAM = 32
-STEPS_AHEAD = 4
+UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
 # The compiler would take more, and leave a multiprocessor fewer programs whose reads hide each other; less, it spills.
 REGISTERS_FORWARD = 96
 REGISTERS_BACKWARD = 136
