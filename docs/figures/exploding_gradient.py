@@ -5,8 +5,8 @@
 
 Trains the agents of ``benchmarks/drqn.py`` until the gradient of the first has an entry above a threshold, takes the
 gradient steps of that episode again, and those of an episode some time later: each gradient by the kernels, in TF32 and
-in float32, and by the plain time loop in float64. Prints the largest entry of each agent's gradient, and how far off the
-two are, relative to float64, in the weight where they are most.
+in float32, and by the plain time loop in float64. Prints the largest entry of each agent's gradient, and how far off
+the two are, relative to float64, in the weight where they are most.
 """
 
 import argparse
