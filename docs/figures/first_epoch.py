@@ -1,6 +1,6 @@
 """Why some warmed-up networks lose their attractors in the first epoch: the same networks, trained in several ways.
 
-    python docs/figures/first_epoch.py                           # one minute on an H200
+    python docs/figures/first_epoch.py                           # two minutes in a third of an H200
     python docs/figures/first_epoch.py --T 40 --hidden 32 --steps 200 --seeds 2
 
 Each of some LSTMs is warmed up once and then trained on copy first input in every way at a time, all in one ensemble:
