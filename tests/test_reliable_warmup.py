@@ -138,6 +138,18 @@ def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on():
 
 
 @pytest.mark.usefixtures("short_verification")
+def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_multistable(monkeypatch):
+    module = importlib.import_module("multistable.dynamics.reliable")
+    monkeypatch.setattr(module, "LOOSE_STEPS", 30)
+    settings = {"steps": 50, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64}
+    assert quick(remembering(), pushes(), **settings).gradient_steps == CHECK_EVERY
+    monkeypatch.setattr(module, "persistence_loss", lambda *given: persistence_loss(*given) + 10)
+    loose = quick(remembering(), pushes(), **settings)
+    assert loose.gradient_steps == 30
+    assert loose.outcome == "multistable"
+
+
+@pytest.mark.usefixtures("short_verification")
 def test_a_network_that_stays_collapsed_starts_again_and_warns():
     rnn = zero(nn.GRU(FEATURES, 4))
     x = copy_sequences(9, 40, FEATURES)
