@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics import verification
+from multistable.dynamics import reliable, verification
 from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
 from multistable.dynamics.system import studying
 from multistable.dynamics.warming import normalised
@@ -121,7 +121,8 @@ def pushes(n=64, units=12):
 
 
 @pytest.mark.usefixtures("short_verification")
-def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on():
+def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on(monkeypatch):
+    monkeypatch.setattr(reliable, "LOOSE_STEPS", 0)
     ensemble = ms.Ensemble([remembering(), zero(remembering())])
     seen = []
 
@@ -135,6 +136,16 @@ def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on():
     for later in seen[1:]:
         assert all(torch.equal(p, q) for p, q in zip(seen[0], later, strict=True))
     assert all(torch.equal(p[0], q) for p, q in zip(ensemble.parameters(), seen[0], strict=True))
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_multistable(monkeypatch):
+    monkeypatch.setattr(reliable, "LOOSE_STEPS", 30)
+    for limit, steps in ((math.inf, CHECK_EVERY), (0.0, 30)):
+        monkeypatch.setattr(reliable, "FIRM_LOSS", limit)
+        history = quick(remembering(), pushes(), steps=50, lr=1e-6, max_stabilisation=5, batch_size=64)
+        assert history.gradient_steps == steps
+        assert history.outcome == "multistable"
 
 
 @pytest.mark.usefixtures("short_verification")

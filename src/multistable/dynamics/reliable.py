@@ -24,6 +24,10 @@ from multistable.dynamics.warming import Warming, check_finite, descend, gradien
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
+# A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
+# distance that they stay apart. One that is not may be multistable all the same, but is apt to lose its attractors when
+# it is trained: it is content with that only after as many steps as Algorithm 3 has.
+FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
 # Steps with periods below a quarter of the longest after which a network starts again from its first weights.
 PATIENCE = 50
 # How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
@@ -45,6 +49,8 @@ class _Progress:
     """On the way to a wanted VAA, not to as many attractors as possible."""
     limit: Tensor
     """After how many steps to give up."""
+    most: int
+    """The longest period there is."""
     longest: Tensor = field(init=False)
     """Periods are drawn from {1, ..., longest}."""
     age: Tensor = field(init=False)
@@ -55,6 +61,8 @@ class _Progress:
     """Whether the states of all layers ended apart in the last step."""
     finished: Tensor = field(init=False)
     """Verified, or given up: it stays as it is."""
+    losses: list[Tensor] = field(init=False, default_factory=list)
+    """Of the last steps."""
 
     def __post_init__(self) -> None:
         leading = self.storing.shape
@@ -68,19 +76,26 @@ class _Progress:
         growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
         return torch.where(self.finished, 0.0, torch.where(self.storing, 1.0, growing))
 
-    def ready(self, step: int, most: int) -> Tensor:
+    @property
+    def firm(self) -> Tensor:
+        """Whose states stay apart by the loss alone."""
+        return torch.stack(self.losses).median(dim=0).values < FIRM_LOSS
+
+    def ready(self, step: int) -> Tensor:
         """Which networks the true measure may be content with; after its last step any that is not surely a failure."""
-        due = torch.where(self.storing, step % CHECK_STORED == 0, self.longest >= most)
+        grown = (self.longest >= self.most) & (self.firm | (step >= LOOSE_STEPS))
+        due = torch.where(self.storing, step % CHECK_STORED == 0, grown)
         return (due | (self.limit == step) & (self.storing | self.apart)) & ~self.finished
 
-    def after_step(self, period: Tensor, vaa_star: Tensor, most: int) -> None:
+    def after_step(self, period: Tensor, vaa_star: Tensor, loss: Tensor) -> None:
         """Let periods grow after one whose states ended apart, by ``vaa_star (...)``, and shrink after any other."""
+        self.losses = [*self.losses, loss][-FIRM_STEPS:]
         self.apart = vaa_star > APART
         grown = torch.maximum(self.longest, torch.minimum(GROWTH * self.longest + 1, 2.0 * period + 2))
         shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
-        self.longest = torch.where(self.apart, grown, shrunk).clamp(max=most)
+        self.longest = torch.where(self.apart, grown, shrunk).clamp(max=self.most)
         self.age = self.age + 1
-        going_on = self.finished | self.storing | (self.longest > most / 4)
+        going_on = self.finished | self.storing | (self.longest > self.most / 4)
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
@@ -133,7 +148,8 @@ def reliable_warmup(warming: Warming, verification: Verification, storage: Stora
     Returns:
         The true VAA of each network, ``(...)``, NaN for those that did not finish.
     """
-    weights, progress = _Weights(warming.parameters, warming.system), _Progress(warming.storing, warming.limit)
+    weights = _Weights(warming.parameters, warming.system)
+    progress = _Progress(warming.storing, warming.limit, warming.max_stabilisation)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):
@@ -158,7 +174,7 @@ def _look(
     warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, step: int
 ) -> tuple[Tensor, Tensor]:
     """Look at the true VAA of the networks that are ready: which are as they should be, and their VAA."""
-    ready = progress.ready(step, warming.max_stabilisation)
+    ready = progress.ready(step)
     storing = ready & progress.storing
     verdict = verification.judge(ready & ~storing, step)
     weights.consider(verdict.score)
@@ -187,7 +203,7 @@ def _descend(
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
     least = torch.where(finite, now.vaa_star.min(dim=0).values, 0)
-    progress.after_step(period, least, warming.max_stabilisation)
+    progress.after_step(period, least, now.loss)
     warming.record(now, took)
 
 
