@@ -68,6 +68,8 @@ class PlainAgent:
             loss = loss + (y - values[batch.actions[agent, row]]) ** 2
         self.optimiser.zero_grad()
         loss.backward()
+        if self.settings.max_norm is not None:
+            nn.utils.clip_grad_norm_([*self.rnn.parameters(), *self.readout.parameters()], self.settings.max_norm)
         self.optimiser.step()
 
 
@@ -112,7 +114,8 @@ def make_agents(arguments: argparse.Namespace) -> TimedDRQN:
         for seed in range(arguments.agents)
     ]
     seeds = list(range(arguments.agents))
-    agents = TimedDRQN(maze, networks, seeds=seeds, warm=arguments.warmup, settings=Settings())
+    settings = Settings(max_norm=arguments.max_norm)
+    agents = TimedDRQN(maze, networks, seeds=seeds, warm=arguments.warmup, settings=settings)
     agents.seconds = Stopwatch(arguments.clock, maze.device)
     return agents
 
@@ -173,6 +176,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--plain-episodes", type=int, default=2, help="of the plain approach; 0 for none")
     parser.add_argument("--warmup", action="store_true")
     parser.add_argument("--evaluate-every", type=int)
+    parser.add_argument("--max-norm", type=float, help="the largest norm of an agent's gradient; no limit by default")
     parser.add_argument("--precision", default="ieee", choices=["ieee", "tf32"])
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

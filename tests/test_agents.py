@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from multistable.rl import (
 from multistable.rl.play import Chance
 from multistable.training.seeds import generator
 from numpy_cells import with_random_weights
-from small_agents import make_agents, run
+from small_agents import SETTINGS, make_agents, run
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-12}
 
@@ -103,10 +104,11 @@ def test_the_buffer_is_filled_by_the_exploration_policy_before_learning():
     assert torch.count_nonzero(agents.replay.next_values) == 0  # no network was asked
 
 
-@pytest.mark.parametrize(("cell", "layers", "reward_input"), [("gru", 1, False), ("lstm", 2, True)])
-def test_agents_together_are_each_as_if_alone(cell, layers, reward_input):
-    settings = Settings(capacity=60, target_period=2, gradient_steps=3, batch_size=5, reward_input=reward_input)
-    options = {"cell": cell, "layers": layers, "settings": settings}
+@pytest.mark.parametrize(
+    ("cell", "layers", "settings"), [("gru", 1, {}), ("lstm", 2, {"reward_input": True}), ("gru", 1, {"max_norm": 1.0})]
+)
+def test_agents_together_are_each_as_if_alone(cell, layers, settings):
+    options = {"cell": cell, "layers": layers, "settings": replace(SETTINGS, **settings)}
     together = make_agents([3, 4, 5], **options)  # they fill their buffers in 7, 8 and 9 episodes
     episodes = run(together, 6)
     evaluation = Evaluator(together).evaluate(vaa=True, batch_size=8, batches=2, stabilisation=100)
@@ -155,17 +157,18 @@ def copied(tensors):
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("episodes_before", [0, 1, 5])
-def test_training_goes_on_exactly_from_a_stored_state(episodes_before):
-    through = make_agents([0, 1])
+@pytest.mark.parametrize(("episodes_before", "max_norm"), [(0, None), (1, None), (5, None), (5, 0.1)])
+def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm):
+    settings = replace(SETTINGS, max_norm=max_norm)
+    through = make_agents([0, 1], settings=settings)
     expected = run(through, 9)
-    stopped = make_agents([0, 1])
+    stopped = make_agents([0, 1], settings=settings)
     stopped.prepare()
     run(stopped, episodes_before)
     tensors, notes = stopped.state()
     tensors = copied(tensors)
     assert all(tensor.dtype is not torch.uint8 for tensor in tensors.values())
-    resumed = make_agents([0, 1])
+    resumed = make_agents([0, 1], settings=settings)
     with_random_weights(resumed.network)
     with_random_weights(resumed.target)
     resumed.load(tensors, notes)
@@ -196,6 +199,17 @@ def test_a_state_of_other_agents_is_refused():
         make_agents([0, 1], settings=Settings(capacity=61)).load(tensors, notes)
     with pytest.raises(ValueError, match="other networks"):
         make_agents([0, 1], hidden=7).load(tensors, notes)
+
+
+def test_a_state_from_before_a_setting_is_one_of_agents_at_its_default():
+    stopped, resumed = make_agents([0, 1]), make_agents([0, 1])
+    run(stopped, 2)
+    tensors, notes = stopped.state()
+    del notes["settings"]["max_norm"]
+    resumed.load(tensors, notes)
+    assert resumed.episode == 2
+    with pytest.raises(ValueError, match="other settings"):
+        make_agents([0, 1], settings=replace(SETTINGS, max_norm=1.0)).load(tensors, notes)
 
 
 def test_evaluation_changes_nothing_that_training_uses():
@@ -297,6 +311,7 @@ def test_arguments_that_do_not_fit_are_refused(change, message):
 @pytest.mark.parametrize(("name", "value"), [
     ("capacity", 0), ("target_period", 0), ("gradient_steps", 1.5), ("batch_size", -1), ("epsilon", 1.1),
     ("epsilon", "a"), ("epsilon", math.nan), ("lr", 0.0), ("lr", "1e-3"), ("lr", math.inf), ("lr", True),
+    ("max_norm", 0.0), ("max_norm", -1), ("max_norm", math.nan), ("max_norm", math.inf), ("max_norm", "1"),
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} must .* got {value!r}"):
@@ -324,4 +339,4 @@ def test_a_buffer_that_is_too_small_for_the_warmup_is_refused_by_name():
 
 
 def test_the_defaults_are_the_papers():
-    assert Settings() == Settings(8192, 20, 10, 0.2, 1e-3, 32, False)
+    assert Settings() == Settings(8192, 20, 10, 0.2, 1e-3, 32, False, None)

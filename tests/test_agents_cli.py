@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+import torch
 from rich.console import Console
 
 from interruption import interrupted
@@ -38,6 +39,15 @@ def test_the_command_trains_what_it_says_and_ends_with_a_table(tmp_path):
         first = "-" if found["first_optimal"] is None else str(found["first_optimal"])
         numbers = [found[name] for name in ("final_return", "initial_vaa", "final_vaa")]
         assert row == (first, *(f"{value:.4f}" for value in numbers))
+
+
+def test_agents_are_trained_with_the_limit_that_was_asked_for(tmp_path):
+    result = call(f"{COMMAND} --version classic --max-norm 1", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == [small_agent(max_norm=1.0).name]
+    (direct,) = train(small_agent(max_norm=1.0), tmp_path / "direct")
+    weights = RunFolder.of(small_agent(max_norm=1.0), tmp_path).weights()
+    assert all(torch.equal(weights[name], weight) for name, weight in direct.weights().items())
 
 
 def test_a_dry_run_says_where_agents_go_on(tmp_path):

@@ -8,7 +8,7 @@ from torch import nn
 
 from multistable.tasks import TASKS, CopyFirstInput
 from multistable.training import Callback, Model, train
-from multistable.training.adam import Adam
+from multistable.training.adam import Adam, shortened
 from small_runs import small
 
 # Adam
@@ -51,6 +51,79 @@ def test_a_member_passes_over_a_gradient_that_would_stay_in_its_moments(entry):
     for own, as_zero, undisturbed in zip(*ends, strict=True):
         assert torch.equal(own, as_zero)
         assert torch.equal(own[[0, 2]], undisturbed[[0, 2]])
+
+
+# A limit to the norm of gradients
+
+
+def of_norm(norm, generator):
+    """Gradients of one member for weights ``(4, 2)`` and ``(2,)``, of this norm together."""
+    entries = torch.randn(10, generator=generator, dtype=torch.float64)
+    entries *= norm / entries.norm()
+    return entries[:8].reshape(4, 2), entries[8:]
+
+
+def stepped(gradients, **options):
+    """Weights and moments after steps on gradients ``[step][member]`` for the weights of :func:`of_norm`."""
+    weights = [torch.ones(len(gradients[0]), *shape, dtype=torch.float64) for shape in ((4, 2), (2,))]
+    adam = Adam(weights, torch.full((len(gradients[0]),), 1e-2), **options)
+    for members in gradients:
+        adam.step([torch.stack(parts) for parts in zip(*members, strict=True)])
+    assert adam.passed_over() == [0] * len(gradients[0])
+    return [*weights, *adam.means, *adam.squares]
+
+
+def test_a_longer_gradient_is_shortened_to_the_limit_and_a_shorter_one_untouched():
+    """Of each member by itself, the third without a limit; in the first step the first member is longer alone."""
+    draws = torch.Generator().manual_seed(0)
+    norms, limits = [[10.0, 0.5, 4.0], [0.1, 3.0, 2.0]], [1.0, 1.0, math.inf]
+    given, by_hand = [], []
+    for step in norms:
+        given.append([of_norm(norm, draws) for norm in step])
+        shares = [min(1.0, limit / norm) for norm, limit in zip(step, limits, strict=True)]
+        by_hand.append([[g * share for g in parts] for parts, share in zip(given[-1], shares, strict=True)])
+    limited, unlimited = stepped(given, max_norms=torch.tensor(limits)), stepped(given)
+    torch.testing.assert_close(limited, stepped(by_hand), rtol=1e-12, atol=1e-14)
+    for own, other in zip(limited, unlimited, strict=True):
+        assert not (own[:2] == other[:2]).any()
+        assert torch.equal(own[2], other[2])
+    for own, other in zip(stepped(given[:1], max_norms=torch.tensor(limits)), stepped(given[:1]), strict=True):
+        assert torch.equal(own[1:], other[1:])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "huge", "tiny"), [(torch.float32, 1e38, 1e-25), (torch.float64, 1e300, 1e-180)], ids=str
+)
+def test_gradients_too_large_or_too_small_to_be_squared_are_shortened_as_others(dtype, huge, tiny):
+    entries = torch.rand(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64) - 0.5
+    scales = torch.tensor([1.0, 1e30, huge, tiny, tiny, 0.0, 1e30], dtype=torch.float64)
+    limits = torch.tensor([0.01, 0.01, 0.01, 0.01 * tiny, 0.01, 0.01, math.inf], dtype=dtype)
+    gradients = (entries * scales.view(-1, 1, 1)).to(dtype)
+    found = torch.cat(shortened([gradients[:, :2], gradients[:, 2:]], limits), dim=1)
+    direction = (entries / entries.norm()).to(dtype).expand(4, -1, -1)
+    close = {"rtol": 1e-5 if dtype is torch.float32 else 1e-12, "atol": 0.0}
+    torch.testing.assert_close(found[:4] / limits[:4].view(-1, 1, 1), direction, **close)
+    assert torch.equal(found[4:], gradients[4:])
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
+def test_with_a_limit_too_a_gradient_that_is_not_finite_is_passed_over(entry):
+    weights = torch.ones(3, 4)
+    adam = Adam([weights], torch.full((3,), 1e-2), max_norms=torch.ones(3))
+    gradient = torch.ones(3, 4)
+    gradient[1, 2] = entry
+    adam.step([gradient])
+    assert adam.passed_over() == [0, 1, 0]
+    assert torch.equal(weights[1], torch.ones(4))
+    assert torch.equal(adam.means[0][1], torch.zeros(4))
+    torch.testing.assert_close(adam.means[0][[0, 2]], torch.full((2, 4), 0.05))  # a tenth of 1 / 2
+
+
+def test_what_shortens_reads_nothing_back():
+    """On the device of tensors without numbers, where whoever looks at one fails: it can be recorded."""
+    gradients = [torch.empty(3, 4, 2, device="meta"), torch.empty(3, device="meta")]
+    found = shortened(gradients, torch.empty(3, device="meta"))
+    assert [g.shape for g in found] == [g.shape for g in gradients]
 
 
 # A run that diverges

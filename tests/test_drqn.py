@@ -1,6 +1,7 @@
 """DRQN against Algorithm 4 computed plainly, agents together against each alone, and learning itself."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from multistable.rl import Evaluator, Settings
 from multistable.rl.network import stages_of
 from multistable.rl.replay import Episodes
 from numpy_cells import NUMPY_CELLS, with_random_weights
-from small_agents import make_agents, run
+from small_agents import SETTINGS, make_agents, run
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-12}
 
@@ -213,7 +214,8 @@ def test_an_agent_goes_on_after_a_gradient_that_was_not_finite(monkeypatch):
     monkeypatch.setattr(spoilt, "loss", once_infinite)
     run(spoilt, 2)
     before = [p[0].detach().clone() for p in spoilt.network.parameters()]
-    with pytest.warns(RuntimeWarning, match=r"agent 0 \(seed 4\): 1 gradient passed over, not finite") as caught:
+    message = r"agent 0 \(seed 4\): 1 gradient passed over, not finite.* norm of gradients, max_norm, may help"
+    with pytest.warns(RuntimeWarning, match=message) as caught:
         assert evaluator.evaluate().passed_over == [1, 0]
     assert len(caught) == 1
     episodes = run(spoilt, 6)
@@ -225,3 +227,20 @@ def test_an_agent_goes_on_after_a_gradient_that_was_not_finite(monkeypatch):
         assert not torch.equal(own[0], earlier)
         assert not torch.equal(own[0], other[0])
         assert torch.equal(own[1], other[1])
+
+
+def test_with_a_limit_an_agent_whose_gradients_explode_learns_as_one_whose_gradients_do_not(monkeypatch):
+    """Too large to be squared; shortened, they are those of the agent of the same seed beside it."""
+    limited, frozen = (make_agents([4, 4], settings=replace(SETTINGS, max_norm=max_norm)) for max_norm in (1e-3, None))
+    for agents in (limited, frozen):
+        loss, scale = agents.loss, torch.tensor([1e200, 1.0], dtype=torch.float64)
+        monkeypatch.setattr(agents, "loss", lambda *arguments, loss=loss, scale=scale: loss(*arguments) * scale)
+        before = [p.detach().clone() for p in agents.network.parameters()]
+        run(agents, 3)
+        for own, earlier in zip(agents.network.parameters(), before, strict=True):
+            assert torch.equal(own[0], earlier[0]) == (agents is frozen)
+            assert not torch.equal(own[1], earlier[1])
+    assert frozen.optimiser.passed_over() == [9, 0]
+    assert limited.optimiser.passed_over() == [0, 0]
+    for own in limited.network.parameters():
+        assert_close(own[0], own[1], **TIGHT)

@@ -202,6 +202,26 @@ def test_pictures_show_each_series_and_name_their_axes(tiny, tmp_path):
     assert [row[:2] for row in rows] == [["GRU", "classic"], ["GRU", "warmup"]]
 
 
+def test_a_version_that_the_first_cell_lacks_is_in_the_legend():
+    kinds = [("lstm", "classic"), ("gru", "classic"), ("gru", "warmup")]
+    results = [Result(small(cell=cell, version=version), [], {"test_loss": 0.5}, {}) for cell, version in kinds]
+    drawn = Bars(name="test_loss", caption="The test loss.").draw(results)
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["classic", "warmed up"]
+
+
+def test_the_cost_of_a_run_is_its_share_and_a_missing_one_leaves_its_place():
+    warmed = Result(
+        small(cell="gru", version="warmup"), [], {}, {}, {"loss": [0.0] * 100, "step_seconds": 6.0, "together": 3}
+    )
+    record = {"together": 2, "pretraining": {"seconds": 80.0, "steps": 20_000}}
+    pretrained = [Result(small(cell=cell, version="auxiliary"), [], {}, record) for cell in ("lstm", "gru")]
+    picture = ALL["auxiliary-copy-50"].pictures[-1]
+    (axes,) = picture.draw([*pretrained, warmed]).axes
+    assert [text.get_text() for text in axes.texts] == ["2", "40", "40"]
+    assert axes.get_ylim()[0] == 0
+    assert axes.get_xlim() == pytest.approx((-0.6, 1.6))
+
+
 def test_bars_of_settled_states_are_divided_by_what_they_settle_on():
     shares = {"initial_fixed_points": 1.0, "initial_cycles": 0.0, "final_fixed_points": 0.5, "final_cycles": 0.125}
     results = [Result(small(cell="gru", version="warmup"), [], shares, {})]

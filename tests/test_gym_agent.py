@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -56,13 +57,14 @@ def networks(pomdp, seeds, hidden=6):
     return [ms.RNN("gru", input_size(pomdp), hidden, generator=make(seed), dtype=pomdp.dtype) for seed in seeds]
 
 
-def test_the_t_maze_of_gymnasium_trains_exactly_as_the_batched_one():
-    trained = []
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_the_t_maze_of_gymnasium_trains_exactly_as_the_batched_one(max_norm):
+    trained, settings = [], replace(SETTINGS, max_norm=max_norm)
     for pomdp in (
         TMaze(3, dtype=torch.float64),
         GymPOMDP(lambda: SeededTMaze(3), horizon=9, exploration=(1 / 2, 1 / 6, 1 / 6, 1 / 6), dtype=torch.float64),
     ):
-        agents = DRQN(pomdp, networks(pomdp, [0, 1]), seeds=[0, 1], settings=SETTINGS)
+        agents = DRQN(pomdp, networks(pomdp, [0, 1]), seeds=[0, 1], settings=settings)
         losses = [episode.loss for episode in agents.train(6)]
         trained.append((losses, [p.detach() for p in agents.network.parameters()]))
     assert_close(*trained, rtol=1e-12, atol=1e-14)

@@ -58,6 +58,7 @@ def test_every_setting_changes_the_name():
         "warmup_algorithm": "reliable",
         "dtype": "float32",
         "reward_input": True,
+        "max_norm": 1.0,
         "vaa_every": 8,
         "evaluate_every": 4,
     }
@@ -72,6 +73,22 @@ def test_every_setting_changes_the_name():
 def test_names_stay_what_they_are():
     """Results of months would be computed again if they changed."""
     assert AgentConfig(Maze(20), "gru", version="warmup", seed=3).name == "tmaze-gru-warmup-3-b6d7dcb9a29e"
+    limited = AgentConfig(Maze(20), "gru", version="warmup", seed=3, max_norm=1.0)
+    assert limited.name == "tmaze-gru-warmup-3-82c40882c996"
+    assert replace(limited, max_norm=1).name == limited.name
+    assert replace(limited, max_norm=None).name == "tmaze-gru-warmup-3-b6d7dcb9a29e"
+
+
+def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path):
+    (undisturbed,) = train(small_agent(), tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(small_agent(), tmp_path, callbacks=[StopAt("episode", 3)])
+    folder = RunFolder.of(small_agent(), tmp_path)
+    known = {name: value for name, value in small_agent().to_dict().items() if name != "max_norm"}
+    folder.write_json("config.json", known)
+    assert folder.config() == small_agent()
+    train(folder.config(), tmp_path)
+    assert outcome(folder) == outcome(undisturbed)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +100,7 @@ def test_names_stay_what_they_are():
         ({"evaluate_every": 0}, "evaluate_every must be a positive integer, got 0"),
         ({"vaa_every": 3}, "vaa_every must be a multiple of evaluate_every = 2, got 3"),
         ({"capacity": 0}, "capacity must be a positive integer, got 0"),
+        ({"max_norm": 0}, "max_norm must be a positive number, got 0"),
         ({"epsilon": 2.0}, r"epsilon must lie in \[0, 1\], got 2.0"),
         ({"learning_rate": 0.0}, "learning_rate must be a positive number, got 0.0"),
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
@@ -208,7 +226,8 @@ def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypa
 def test_agents_of_one_architecture_go_together():
     configs = [small_agent(version=v, seed=s) for v in ("classic", "warmup") for s in (0, 1)]
     others = [small_agent(cell="mgu"), small_agent(version="double"), small_agent(task=Maze(3)), small()]
-    assert [len(group) for group in groups([*configs, *others], 32)] == [4, 1, 1, 1, 1]
+    others.append(small_agent(max_norm=1.0))
+    assert [len(group) for group in groups([*configs, *others], 32)] == [4, 1, 1, 1, 1, 1]
 
 
 def test_together_each_ends_as_alone(tmp_path):
@@ -243,6 +262,18 @@ def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_pa
         train(configs, tmp_path / "disturbed", callbacks=[interruption])
     disturbed = train(configs, tmp_path / "disturbed")
     assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+
+
+def test_agents_with_a_limit_to_their_gradients_go_on_with_the_same_numbers(tmp_path):
+    configs = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
+    (unlimited,) = train(small_agent(), tmp_path / "unlimited")
+    undisturbed = train(configs, tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(configs, tmp_path / "disturbed", callbacks=[StopAt("episode", 3)])
+    disturbed = train(configs, tmp_path / "disturbed")
+    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
+    assert undisturbed[0].weights().keys() == unlimited.weights().keys()
+    assert not any(torch.equal(undisturbed[0].weights()[name], weight) for name, weight in unlimited.weights().items())
 
 
 def test_only_the_latest_two_checkpoints_are_kept(tmp_path):

@@ -7,7 +7,7 @@ Tables and verdicts are printed as Markdown.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
+from multistable.experiments.claims.auxiliary import LOW
 from multistable.experiments.experiment import Picture, Result, finished, grouped
 from multistable.experiments.figures import figure, name_axes, png
 from multistable.experiments.paper import experiments
@@ -45,11 +46,13 @@ class Page:
         runs: those whose results are stored.
         pictures: drawn of them, and printed as tables.
         claims: judged by them.
+        tables: printed besides.
     """
 
     runs: list[Config]
     pictures: tuple[Picture, ...]
     claims: tuple[str, ...]
+    tables: tuple[Callable[[Sequence[Result]], Rows], ...] = ()
 
 
 def classic(config: RunConfig) -> str | None:
@@ -130,7 +133,7 @@ def four_versions(runs: list[Config], claims: tuple[str, ...]) -> Page:
     return Page(
         runs,
         (
-            Bars(name="test_loss", caption="Test loss: mean, standard deviation and the five runs of each kind."),
+            Bars(name="test_loss", caption="Test loss: mean, standard deviation and each run."),
             Curves(name="classic", caption="Classic networks.", quantities=CURVES, series=classic),
             Curves(name="gru", caption="The four versions of a GRU.", quantities=CURVES, series=gru),
             Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn."),
@@ -157,10 +160,30 @@ def small(*names: str) -> Page:
     return Page([config for one in made for config in one.at(SMALL)], made[0].pictures, made[0].claims)
 
 
+def each_run(results: Sequence[Result]) -> Rows:
+    """VAA and losses of every run; its epochs of training are counted from the end of a pretraining."""
+    header = ["cell", "version", "seed", "VAA first", "before training", f"after epoch {EARLY}", "last"]
+    header += ["reconstruction loss before training", "last", f"epochs to {LOW}", "test loss"]
+    rows = []
+    for run in results:
+        config = run.config
+        before = config.pretraining
+        vaa, validated, reconstructed = (
+            dict(zip(*run.curve(name), strict=True)) for name in ("vaa", "validation_loss", "reconstruction_loss")
+        )
+        looks = [vaa[epoch] for epoch in (0, before, before + EARLY, config.duration)]
+        ends = [reconstructed.get(epoch) for epoch in (before, config.duration)]
+        below = [epoch - before for epoch, loss in validated.items() if loss < LOW]
+        rows.append([config.cell.upper(), config.version, str(config.seed), *(f"{value:.3f}" for value in looks)])
+        rows[-1] += ["" if value is None else f"{value:.3f}" for value in ends]
+        rows[-1] += [str(min(below, default="never")), f"{run.results['test_loss']:.3g}"]
+    return header, rows
+
+
 def auxiliary(name: str) -> Page:
     """Networks with an auxiliary loss beside classic and warmed-up ones, trained in TF32."""
     made = experiments()[f"auxiliary-{name}"]
-    return Page(made.at(TF32), made.pictures, made.claims)
+    return Page(made.at(TF32), made.pictures, made.claims, (each_run,))
 
 
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15", "C18")
@@ -207,6 +230,8 @@ def main() -> None:
     for picture in page.pictures:
         png(picture.draw(results), RESULTS / f"{arguments.page}_{picture.name}.png")
         print(table(*picture.table(results)) + "\n")
+    for further in page.tables:
+        print(table(*further(results)) + "\n")
     print(verdicts(page.claims, results))
     print(f"\n{len(results)} of {len(page.runs)} runs, {wall_time(results):.0f} s on {results[0].record['device']}")
 

@@ -1,5 +1,7 @@
 """Agents on a GPU, their steps recorded, against the same agents on the CPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,13 +15,13 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 SETTINGS = Settings(capacity=400, target_period=2, gradient_steps=6, batch_size=8, lr=1e-4)
 
 
-def make_agents(device, cell, layers=2, length=12):
+def make_agents(device, cell, layers=2, length=12, settings=SETTINGS):
     maze = TMaze(length, device=device)
     networks = [
         ms.RNN(cell, input_size(maze), 16, layers, generator=torch.Generator().manual_seed(seed)).to(maze.device)
         for seed in range(3)
     ]
-    return DRQN(maze, networks, seeds=[0, 1, 2], settings=SETTINGS)
+    return DRQN(maze, networks, seeds=[0, 1, 2], settings=settings)
 
 
 @pytest.mark.parametrize("cell", ms.CELLS)
@@ -85,6 +87,25 @@ def test_a_recorded_step_passes_over_a_gradient_that_is_not_finite():
         assert agents.optimiser.passed_over() == ([SETTINGS.gradient_steps, 0, 0] if agents is spoilt else [0, 0, 0])
         agents.episode += 1
         agents.learn()
+    for ours, theirs in zip(spoilt.network.parameters(), undisturbed.network.parameters(), strict=True):
+        assert ours.isfinite().all()
+        assert_close(ours[1:], theirs[1:], rtol=1e-3, atol=1e-5)
+
+
+def test_a_recorded_step_shortens_a_gradient_that_is_too_large_to_be_squared():
+    """The first agent has rewards so large that it would pass its gradients over; the others are as they would be."""
+    settings = replace(SETTINGS, max_norm=0.1)
+    spoilt, undisturbed = (make_agents("cuda", "gru", settings=settings) for _ in range(2))
+    for agents in (spoilt, undisturbed):
+        list(agents.train(8))
+        assert any(graphed._graph is not None for graphed in agents._recorded.values())
+        before = [p.detach().clone() for p in agents.network.parameters()]
+        if agents is spoilt:
+            agents.replay.rewards[0] = 1e25
+        agents.learn()
+        assert agents.optimiser.passed_over() == [0, 0, 0]
+        for now, then in zip(agents.network.parameters(), before, strict=True):
+            assert (now != then).flatten(1).any(dim=1).all()
     for ours, theirs in zip(spoilt.network.parameters(), undisturbed.network.parameters(), strict=True):
         assert ours.isfinite().all()
         assert_close(ours[1:], theirs[1:], rtol=1e-3, atol=1e-5)

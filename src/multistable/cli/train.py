@@ -134,6 +134,14 @@ def train(
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam.", show_default="0.001", rich_help_panel=TRAINING)
     ] = None,
+    max_norm: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest norm of an agent's gradient, longer ones are shortened to it (tmaze).",
+            show_default="no limit",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     training_sequences: Annotated[
         int | None,
         typer.Option(
@@ -232,6 +240,7 @@ def train(
                 "evaluate_every": evaluate_every,
                 "batch_size": batch_size,
                 "learning_rate": learning_rate,
+                "max_norm": max_norm,
                 "training_sequences": training_sequences,
                 "testing_sequences": testing_sequences,
                 "precision": precision,

@@ -116,8 +116,7 @@ class Bars:
                     if value is None:
                         continue
                     where = x + (index - (len(hues) - 1) / 2) * width
-                    label = style.label if cell == cells[0] else None
-                    place.bar(where, value.mean, 0.92 * width, color=style.colour, alpha=0.75, label=label)
+                    place.bar(where, value.mean, 0.92 * width, color=style.colour, alpha=0.75, label=style.label)
                     place.errorbar(where, value.mean, value.deviation, color=INK, capsize=2, linewidth=1)
                     dots = [r.results[self.quantity] for r in runs if r.results.get(self.quantity) is not None]
                     place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)

@@ -63,6 +63,7 @@ class AgentConfig(Config):
         gradient_steps: I, after each episode.
         epsilon: the exploration rate.
         reward_input: add the previous reward to the inputs.
+        max_norm: the largest norm of the agent's gradient, see :class:`Settings`; ``None`` for no limit.
 
     The others are those of :class:`Config`; the sequences of the warmup and the measure are the histories of the
     replay buffer.
@@ -81,6 +82,7 @@ class AgentConfig(Config):
     gradient_steps: int = 10
     epsilon: float = 0.2
     reward_input: bool = False
+    max_norm: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +93,8 @@ class AgentConfig(Config):
                 f"vaa_every must be a multiple of evaluate_every = {self.evaluate_every}, got {self.vaa_every}"
             )
         _ = self.settings
+        if self.max_norm is not None:
+            object.__setattr__(self, "max_norm", float(self.max_norm))  # 1 and 1.0 are one run, with one name.
         sizes = (["vaa_batch_size"] if self.vaa_every else []) + (["warmup_batch_size"] if self.kind.warmed else [])
         for name in sizes:
             if getattr(self, name) > self.capacity:
@@ -107,6 +111,7 @@ class AgentConfig(Config):
             lr=self.learning_rate,
             batch_size=self.batch_size,
             reward_input=self.reward_input,
+            max_norm=self.max_norm,
         )
 
     @classmethod

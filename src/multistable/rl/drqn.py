@@ -44,6 +44,8 @@ class Settings:
         lr: alpha, the learning rate of Adam.
         batch_size: B, the transitions of a gradient step.
         reward_input: add the previous reward to the inputs (a_{t-1}, o_t).
+        max_norm: the largest norm of an agent's gradient; what is longer is shortened to it (Pascanu et al., 2013).
+            ``None``, as in the paper: no limit.
     """
 
     capacity: int = 8192
@@ -53,12 +55,15 @@ class Settings:
     lr: float = 1e-3
     batch_size: int = 32
     reward_input: bool = False
+    max_norm: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("capacity", "target_period", "gradient_steps", "batch_size"):
             positive_integer(name, getattr(self, name))
         share("epsilon", self.epsilon)
         check_positive_number("lr", self.lr)
+        if self.max_norm is not None:
+            check_positive_number("max_norm", self.max_norm)
 
 
 class Episode(NamedTuple):
@@ -269,8 +274,9 @@ class DRQN:
         return [Readout(hidden, actions, generator=g, dtype=self.pomdp.dtype) for g in draws]
 
     def _adam(self, steps: int) -> Adam:
-        rates = torch.full((len(self),), self.settings.lr, dtype=torch.float64)
-        return Adam(list(self.parameters.values()), rates, steps)
+        rates, limit = torch.full((len(self),), self.settings.lr, dtype=torch.float64), self.settings.max_norm
+        max_norms = None if limit is None else torch.full_like(rates, limit)
+        return Adam(list(self.parameters.values()), rates, steps, max_norms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.
@@ -360,8 +366,9 @@ def _check(members: Sequence[RNN], agents: DRQN) -> None:
 def _check_state(
     mine: dict[str, Tensor], tensors: dict[str, Tensor], identity: dict[str, Any], notes: dict[str, Any]
 ) -> None:
-    """A stored state is one of these agents."""
-    other = [name for name, value in identity.items() if notes.get(name) != value]
+    """A stored state is one of these agents; a setting that it does not know was then at its default."""
+    stored = notes | {"settings": dataclasses.asdict(Settings()) | notes.get("settings", {})}
+    other = [name for name, value in identity.items() if stored.get(name) != value]
     if other:
         raise ValueError(f"the state is that of agents with other {', '.join(other)}")
     if mine.keys() != tensors.keys() or any(mine[name].shape != tensors[name].shape for name in mine):

@@ -88,7 +88,8 @@ class Evaluator:
         discounted = (player.rewards * weights.view(-1, 1, 1)).sum(dim=0)
         optimal = pomdp.optimal(returns, player.lengths)
         passed_over = self.agents.optimiser.passed_over()
-        warn_of_passed_over(self._names, passed_over)
+        limit = "a limit to the norm of gradients, max_norm," if self.agents.settings.max_norm is None else "max_norm"
+        warn_of_passed_over(self._names, passed_over, f"A smaller learning rate or {limit} may help")
         return Evaluation(
             self.agents.episode,
             returns.double().mean(dim=-1).tolist(),

@@ -1,5 +1,6 @@
 """Adam for weights stacked over the members of an ensemble, each with its own learning rate."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -21,16 +22,21 @@ class Adam:
         parameters: each ``(R, ...)``.
         rates: the learning rate of each member, ``(R,)``.
         steps: how many steps have been taken before.
+        max_norms: the largest norm of each member's gradient, ``(R,)``, infinite for no limit: what is longer is
+            :func:`shortened` to it. ``None`` for no limits at all.
     """
 
     betas = (0.9, 0.999)
     eps = 1e-8
 
-    def __init__(self, parameters: Sequence[Tensor], rates: Tensor, steps: int = 0) -> None:
+    def __init__(
+        self, parameters: Sequence[Tensor], rates: Tensor, steps: int = 0, max_norms: Tensor | None = None
+    ) -> None:
         self.parameters = list(parameters)
         self.means = [torch.zeros_like(p) for p in self.parameters]
         self.squares = [torch.zeros_like(p) for p in self.parameters]
-        self._rates = [rates.to(p).reshape(-1, *[1] * (p.dim() - 1)) for p in self.parameters]
+        self._rates = [_for_each(rates.to(p), p) for p in self.parameters]
+        self._max_norms = None if max_norms is None else max_norms.to(self.parameters[0])
         self._passed_over = torch.zeros(len(rates), dtype=torch.long, device=self.parameters[0].device)
         self._zero = self.parameters[0].new_zeros(())
         # One for each device and type would do; a float64 count is exact for any number of steps.
@@ -41,7 +47,7 @@ class Adam:
         """Update the parameters by their ``gradients``."""
         first, second = self.betas
         self._steps += 1
-        usable = self._usable(gradients)
+        usable = self._usable(gradients if self._max_norms is None else shortened(gradients, self._max_norms))
         torch._foreach_lerp_(self.means, usable, 1 - first)
         torch._foreach_mul_(self.squares, second)
         torch._foreach_addcmul_(self.squares, usable, usable, 1 - second)
@@ -70,16 +76,41 @@ class Adam:
             return list(gradients)  # On the CPU a look costs less than the copies below.
         self._passed_over += ~finite
         # Not masked_fill, which changes the layout of what it is given, nor a number for 0, which is copied to a GPU.
-        return [torch.where(finite.reshape(-1, *[1] * (g.dim() - 1)), g, self._zero) for g in gradients]
+        return [torch.where(_for_each(finite, g), g, self._zero) for g in gradients]
 
 
-def warn_of_passed_over(names: Sequence[str], counts: Sequence[int]) -> None:
-    """A warning for each member of which gradients were passed over since it was last looked at."""
+def shortened(gradients: Sequence[Tensor], max_norms: Tensor) -> list[Tensor]:
+    """The gradients of R members, each ``(R, ...)``, of a norm of at most ``max_norms (R,)`` (Pascanu et al., 2013).
+
+    The norm of a member is that of all its gradients together. What is not longer stays as it is, to the last bit, and
+    so does what is not finite. Nothing is read back.
+    """
+    members = [g.reshape(len(max_norms), -1) for g in gradients]
+    largest = torch.stack([torch.linalg.vector_norm(m, math.inf, dim=1) for m in members]).amax(dim=0)
+    # Divided by their largest entry, for entries whose squares are out of range. Where it is 0 or not finite, the norm
+    # is NaN, which is not larger than anything: the gradient stays.
+    units = [g / _for_each(largest, g) for g in gradients]
+    parts = [torch.linalg.vector_norm(u.reshape(len(max_norms), -1), dim=1) for u in units]
+    norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)
+    longer, share = norms > max_norms / largest, max_norms / norms
+    pairs = zip(gradients, units, strict=True)
+    return [torch.where(_for_each(longer, g), u * _for_each(share, g), g) for g, u in pairs]
+
+
+def _for_each(values: Tensor, like: Tensor) -> Tensor:
+    """One of ``values (R,)`` for each member of ``like (R, ...)``."""
+    return values.reshape(-1, *[1] * (like.dim() - 1))
+
+
+def warn_of_passed_over(
+    names: Sequence[str], counts: Sequence[int], advice: str = "A smaller learning rate may help"
+) -> None:
+    """A warning, with some ``advice``, for each member that passed gradients over since it was last looked at."""
     for name, count in zip(names, counts, strict=True):
         if count:
             warnings.warn(
                 f"{name}: {count} gradient{'s' if count > 1 else ''} passed over, not finite or too large to be "
-                "squared: 0 was taken in place of each. A smaller learning rate may help",
+                f"squared: 0 was taken in place of each. {advice}",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -90,11 +90,12 @@ class Costs:
             ]
             if there:
                 where, seconds = zip(*there, strict=True)
-                axes.bar(np.array(where) + 0.4 * index - 0.2, seconds, 0.37, color=style.colour, label=style.label)
+                places = np.array(where) + 0.4 * index - 0.2
+                bars = axes.bar(places, seconds, 0.37, color=style.colour, label=BEFORE[version])
+                axes.bar_label(bars, fmt="{:.3g}", fontsize=9, padding=2)
         axes.set_xticks(range(len(cells)), [cell.upper() for cell in cells])
+        axes.set_xlim(-0.6, max(len(cells), 1) - 0.4)
         name_axes(axes, "cell", "seconds of a run before training")
-        if kinds:
-            axes.set_yscale("log")
         legend_below(drawn, [axes])
         return drawn
 
