@@ -50,9 +50,10 @@ class Pointers:
     def shape(self):
         return self.offsets.shape
 
-    def words(self, width):
-        """The memory as words, and the places of those at each pointer."""
-        return self.memory.view(torch.int32), torch.stack([self.offsets + i for i in range(width)])
+    def words(self, width, dtype=torch.int32):
+        """The memory as words of a type, and the places of those at each pointer."""
+        size = dtype.itemsize // 4
+        return self.memory.view(dtype), torch.stack([self.offsets // size + i for i in range(width)])
 
 
 def load(pointers, mask, other):
@@ -71,6 +72,7 @@ class Shared:
 
     def store(self, values):
         assert list(values.shape) == self.shape
+        assert values.dtype == self.data.dtype
         self.data.copy_(values)
 
     def load(self, layout):
@@ -83,17 +85,36 @@ class Shared:
 def assembly(text, constraints, arguments, dtype, is_pure, pack):
     if "cvt.rna.tf32" in text:
         return (arguments[0].to(torch.int32, bitcast=True) + 0x1000 & ~0x1FFF).to(torch.float32, bitcast=True)
+    # Words of 64 bits are read and written as such: both halves come together.
+    word = torch.int64 if ".b64" in text else torch.int32
     if "st.relaxed" in text:
-        memory, places = arguments[0].words(2)
-        memory[places] = torch.stack(arguments[1:])
+        values = torch.stack(arguments[1:], -1 if word == torch.int64 else 0).contiguous()
+        memory, places = arguments[0].words(2 * 4 // word.itemsize, word)
+        memory[places] = values.view(word).squeeze(-1) if word == torch.int64 else values
         return None
     assert "ld.relaxed" in text
-    memory, places = arguments[0].words(4 if ".v4" in text else 2)
+    memory, places = arguments[0].words(4 if ".v4" in text else 2, word)
     until = time.monotonic() + 60
-    while ((words := memory[places]) ^ arguments[1] & 3).bitwise_and(3).any():
+    while (words := as_tagged(memory[places], arguments[1]))[1].any():
         assert time.monotonic() < until, "waited in vain for another program"
         time.sleep(0)
-    return tuple(tile(word).to(torch.float32, bitcast=True) for word in words)
+    return tuple(tile(each).to(torch.float32, bitcast=True) for each in words[0])
+
+
+def as_tagged(words, tags):
+    """What was read, word by word of 32 bits, and where it is not tagged so: by two bits in each, or one in a half."""
+    if words.dtype == torch.int32:
+        return words, (words ^ tags) & 3
+    halves = words.view(torch.int32).unflatten(-1, (-1, 2)).movedim(-1, 1).flatten(0, 1)
+    return halves, (halves ^ torch.stack([tags, tags >> 1] * len(words))) & 1
+
+
+def matrix_product(a, b, c, precision=None):
+    """Of what the matrix units take: numbers of half precision, or in TF32, where they do not look at the last bits."""
+    assert a.dtype == b.dtype == (torch.float32 if precision == "tf32" else torch.float16)
+    if precision == "tf32":
+        a, b = ((x.to(torch.int32, bitcast=True) & ~0x1FFF).to(torch.float32, bitcast=True) for x in (a, b))
+    return c + a.float() @ b.float()
 
 
 def decorator(function=None, **options):
@@ -105,7 +126,8 @@ def nothing(*arguments):
 
 
 language = SimpleNamespace(
-    int32=torch.int32, int64=torch.int64, float32=torch.float32, constexpr=lambda x: x, shared_memory_descriptor=Shared,
+    int32=torch.int32, int64=torch.int64, float16=torch.float16, float32=torch.float32,
+    constexpr=lambda x: x, shared_memory_descriptor=Shared,
     BlockedLayout=nothing, DotOperandLayout=nothing, NVMMADistributedLayout=nothing, SliceLayout=nothing,
     SwizzledSharedLayout=nothing, static_assert=nothing, static_range=range, thread_barrier=nothing,
     to_tensor=tile,
@@ -116,7 +138,7 @@ language = SimpleNamespace(
     convert_layout=lambda x, layout: x, reshape=torch.reshape, permute=torch.permute,
     join=lambda a, b: torch.stack([a, b], -1), split=lambda x: x.unbind(-1), sum=torch.sum,
     where=torch.where, exp=torch.exp, abs=torch.abs,
-    allocate_shared_memory=lambda dtype, shape, layout: Shared(tile(torch.full(tuple(shape), float("nan")))),
+    allocate_shared_memory=lambda dtype, shape, layout: Shared(tile(torch.full(tuple(shape), torch.nan, dtype=dtype))),
 )  # fmt: skip
 
 
@@ -153,13 +175,12 @@ def kernels():
         "triton.language": language,
         "triton.experimental": SimpleNamespace(gluon=gluon),
         "triton.experimental.gluon": gluon,
-        "triton.experimental.gluon.language.nvidia.ampere": SimpleNamespace(
-            mma_v2=lambda a, b, c, precision: c + a @ b
-        ),
+        "triton.experimental.gluon.language.nvidia.ampere": SimpleNamespace(mma_v2=matrix_product),
     }
     package = importlib.import_module(PACKAGE)
     attributes = dict(vars(package))
-    own = [f"{PACKAGE}.{name}" for name in ("equations", "product", "forward", "matrix_product", "matrix")]
+    matrix = ("matrix_product", "matrix_halves", "matrix_exchange", "matrix")
+    own = [f"{PACKAGE}.{name}" for name in ("equations", "product", "forward", *matrix)]
     kept = {name: sys.modules.pop(name) for name in [*sys.modules] if name in own or name.split(".")[0] == "triton"}
     try:
         sys.modules.update(names)

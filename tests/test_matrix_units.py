@@ -1,6 +1,7 @@
-"""Products in TF32, on the matrix units where they serve: on a GPU, or the source of the kernels on the CPU."""
+"""Products on the matrix units, in TF32 or three for one: on a GPU, or from the source of the kernels on the CPU."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,13 +17,17 @@ from fused_problems import (
     problem,
     relative_error,
     run,
+    single,
 )
-from multistable.scan import fused
+from multistable.scan import fused, reference
 from multistable.scan.kernels import plan as plans
 from multistable.scan.kernels import recurrence
 from multistable.scan.kernels.plan import plan
 
 ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
+# How many times the error of the plain loop in float32 that of three products may be. Matrix units may cut sums off
+# where others round them: a model that does comes to 2 times.
+PRECISE = 4 if HAS_GPU else 2
 # Time, rows, units, networks, multiprocessors. A program alone: one step; units and rows that do not fill their tiles.
 MATRIX_CASES = [(1, 5, 16, 3, 4), (3, 17, 24, 2, 4)]
 # Groups of programs, each with one tile; with several tiles, and programs with more units; of 10 to 19 programs.
@@ -124,6 +129,122 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(name, hidden, processo
     assert torch.equal(grads["projected"][:, :, others], expected_grads["projected"][:, :, others])
 
 
+def errors_of(cell, double):
+    """Of the states in each precision, and of the plain loop in float32."""
+    exact = reference.scan(cell.bind(double[0]), *double[1:3])
+    weights, projected, state = map(single, double[:3])
+    states = {each: fused.scan(cell.bind(weights), projected, state, precision=each) for each in ("tf32x3", "tf32")}
+    states["plain"] = reference.scan(cell.bind(weights), projected, state)
+    return {each: max(map(relative_error, value, exact)) for each, value in states.items()}
+
+
+def has_halves(name, networks, rows, hidden):
+    like = torch.empty(0, device=DEVICE)
+    kind = recurrence.KINDS[name]
+    return recurrence._plan(kind, like, networks, rows, hidden, "tf32x3", backward=False).halves
+
+
+@pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@torch.no_grad()
+def test_three_products_are_as_precise_as_float32(name, time, rows, hidden, networks, processors, matrix_units):
+    """In emulation both are 0.6 to 1.5e-7 away from float64, and one product in TF32 is 1e-4."""
+    matrix_units(processors)
+    assert has_halves(name, networks, rows, hidden)
+    cell, *double = problem(name, time, rows, hidden, (networks,))
+    errors = errors_of(cell, double)
+    assert errors["tf32x3"] < PRECISE * errors["plain"]
+    assert errors["tf32"] > 50 * PRECISE * errors["plain"], "the matrix units do not round: this test proves nothing"
+
+
+@pytest.mark.parametrize("size", [2.0**-12, 2.0**6])
+@torch.no_grad()
+def test_three_products_of_small_and_of_large_numbers(size, matrix_units):
+    """What half precision does not reach in small numbers is kept in larger ones; large ones are within its range."""
+    matrix_units(9)
+    cell, weights, projected, state, upstream = problem("gru", 1, 17, 200, (2,), recurrent_bias=True)
+    double = [weights, 0 * projected, cell.State(state.h * size), upstream]
+    double[0]["recurrent_weight"] /= size if size > 1 else 1
+    double[0]["recurrent_bias"] *= 0
+    errors = errors_of(cell, double)
+    assert errors["tf32x3"] < PRECISE * errors["plain"]
+
+
+@torch.no_grad()
+def test_numbers_beyond_half_precision_are_seen(matrix_units):
+    matrix_units(4)
+    cell, weights, projected, state, _ = map_single(problem("gru", 1, 17, 48, (2,)))
+    expected = fused.scan(cell.bind(weights), projected, state, precision="tf32x3")
+    state.h[0, 3] *= 1e6
+    states = fused.scan(cell.bind(weights), projected, state, precision="tf32x3")
+    assert states.h[0, 0, 3].isnan().all()
+    assert torch.equal(states.h[:, :, 4:], expected.h[:, :, 4:])
+
+
+@torch.no_grad()
+def test_a_recurrent_bias_beside_three_products(matrix_units):
+    matrix_units(4)
+    assert has_halves("gru", 2, 17, 48)
+    cell, *double = problem("gru", 2, 17, 48, (2,), recurrent_bias=True)
+    errors = errors_of(cell, double)
+    assert errors["tf32x3"] < PRECISE * errors["plain"]
+
+
+@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@torch.no_grad()
+def test_three_products_are_a_function_of_the_state(name, hidden, processors, matrix_units):
+    """The same bits again, in whatever turn of the exchanges a step is, and whoever has a row.
+
+    So a stabilisation may take a state that is back to the bit for one that will always come back.
+    """
+    matrix_units(processors)
+    assert has_halves(name, 2, 20, hidden)
+    cell, weights, projected, state, _ = map_single(problem(name, 1, 20, hidden, (2,)))
+    cell = cell.bind(weights)
+
+    def after(steps, state, projected=projected):
+        return fused.settle(cell, projected[0], state, steps, precision="tf32x3")
+
+    kept = fused.scan(cell, projected.expand(5, *projected.shape[1:]), state, precision="tf32x3")
+    expected = [x[-1] for x in kept]
+    for states in (after(5, state), after(5, state), after(3, after(2, state))):
+        for x, y in zip(states, expected, strict=True):
+            assert torch.equal(x, y)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
+    moved = after(5, type(state)(*(x[:, order] for x in state)), projected[:, :, order])
+    for x, y in zip(moved, expected, strict=True):
+        assert torch.equal(x, y[:, order])
+
+
+@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
+@torch.no_grad()
+def test_three_products_with_a_row_that_is_not_finite(hidden, processors, matrix_units):
+    """Whatever its bits: programs that share a row send each other numbers with a bit of their own in them."""
+    matrix_units(processors)
+    cell, weights, projected, state, _ = map_single(problem("gru", 4, 17, hidden, (2,)))
+    expected = fused.scan(cell.bind(weights), projected, state, precision="tf32x3")
+    projected[1, :, 3] = float("nan")
+    projected[2, :, 5] = float("inf")
+    states = fused.scan(cell.bind(weights), projected, state, precision="tf32x3")
+    assert states.h[1:, :, 3].isnan().all()
+    others = [row for row in range(17) if row not in (3, 5)]
+    assert torch.equal(states.h[:, :, others], expected.h[:, :, others])
+
+
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+def test_three_products_have_no_gradient(name, matrix_units):
+    """Where one is needed products are plain float32, to the bit."""
+    matrix_units(4)
+    parts = map_single(problem(name, 2, 5, 24, (2,)))
+    results = [run(fused.scan, *parts, precision=precision) for precision in ("tf32x3", "ieee")]
+    for x, y in zip(*(tuple(states) + tuple(grads.values()) for states, grads in results), strict=True):
+        assert torch.equal(x, y)
+    with torch.no_grad():
+        without = fused.scan(parts[0].bind(parts[1]), *parts[2:4], precision="tf32x3")
+    assert not torch.equal(without.h, results[0][0].h)
+
+
 @pytest.mark.parametrize(("version", "missing"), [("3.5.1", {}), ("3.6.0", {"triton.experimental": None})], ids=str)
 def test_without_gluon_there_are_no_matrix_units(version, missing, monkeypatch):
     """In a Triton that is too old, and in one that does not have it where it was."""
@@ -140,4 +261,22 @@ def test_tf32_is_allowed_and_not_demanded(change):
     case = {"hidden": 256, "gates": 3, "networks": 64, "rows": 32, "processors": 132, "shared_memory": 232_448}
     case |= {"matrix_units": True, "precision": "tf32"}
     assert plan(**case).matrix
+    assert not plan(**case | change).matrix
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"backward": True}, {"rows": 1, "networks": 1}, {"matrix_units": False}, {"shared_memory": 49_152},
+     {"hidden": 1024}, {"precision": "ieee"}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("gates", [2, 3, 4])
+def test_three_products_where_no_backward_pass_follows(gates, change):
+    """Divided as in TF32; else, products are plain float32, divided as such."""
+    case = {"hidden": 256, "gates": gates, "networks": 10, "rows": 320, "processors": 44, "shared_memory": 232_448}
+    case |= {"matrix_units": True, "precision": "tf32x3", "backward": False}
+    chosen = plan(**case)
+    assert chosen.halves
+    assert chosen == replace(plan(**case | {"precision": "tf32"}), halves=True)
+    assert plan(**case | change) == plan(**case | {"precision": "ieee"} | change | {"precision": "ieee"})
     assert not plan(**case | change).matrix

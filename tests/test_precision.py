@@ -1,11 +1,15 @@
 """In which precision a run is computed: training as it asks for, warmup in float32."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
+import multistable as ms
+from multistable.dynamics import contexts
 from multistable.dynamics.contexts import tf32
+from multistable.dynamics.stabilisation import stabilise
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, RunConfig, train
@@ -63,3 +67,27 @@ def test_tf32_ends_with_its_context():
     with tf32():
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     assert torch.backends.cuda.matmul.fp32_precision == before
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize("precision", ["ieee", "tf32x3"])
+def test_measures_are_in_the_precision_that_one_constant_says(precision, monkeypatch):
+    """Those of a warmup, too; PyTorch's own products are in float32 in any case."""
+    seen = []
+
+    def noting(system, states, u, steps, stabilise=stabilise):
+        with ms.engine() as settings:
+            seen.append((settings.precision, torch.backends.cuda.matmul.fp32_precision in ("ieee", "none")))
+        return stabilise(system, states, u, min(steps, 10))
+
+    for module in ("measure", "verification"):
+        monkeypatch.setattr(sys.modules[f"multistable.dynamics.{module}"], "stabilise", noting)
+    if precision != "ieee":
+        monkeypatch.setattr(contexts, "MEASURED_IN", precision)
+    sequences, rnn = torch.randn(5, 8, 1), torch.nn.GRU(1, 4)
+    with ms.engine(precision="tf32"):
+        ms.measure(rnn, sequences, batches=1, batch_size=4)
+        assert seen == [(precision, True)]
+        ms.warmup(rnn, sequences, steps=2, batch_size=4, max_stabilisation=2)
+    assert len(seen) > 1
+    assert set(seen) == {(precision, True)}

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.dynamics import contexts
 from networks import WithReadout
 
 
@@ -31,6 +32,16 @@ def test_tf32_does_not_reach_the_measure(make):
     torch.manual_seed(0)
     rnn, x = make().cuda(), torch.randn(50, 100, 1)
     assert ms.measure(rnn, x, batches=3, generator=generator()).vaa == 1 / 32
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mgu", "nbrc"])
+def test_three_products_measure_what_float32_does(cell, monkeypatch):
+    """Enough states that the matrix units serve; a state between two attractors may go the other way."""
+    rnn = ms.Ensemble([ms.RNN(cell, 1, 256, 2, generator=generator(seed)) for seed in range(3)]).cuda()
+    x = torch.randn(50, 100, 1, generator=generator())
+    expected = ms.measure(rnn, x, stabilisation=3000, generator=generator()).vaa
+    monkeypatch.setattr(contexts, "MEASURED_IN", "tf32x3")
+    assert ms.measure(rnn, x, stabilisation=3000, generator=generator()).vaa == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.usefixtures("tf32")

@@ -9,6 +9,12 @@ from torch import nn
 
 from multistable.scan import engine
 
+MEASURED_IN = "ieee"
+"""Precision of the products with recurrent matrices in measures: ``"ieee"``, or ``"tf32x3"``, almost as precise.
+
+The latter is faster on a GPU with many states, but no measure has yet been compared there: see ``docs/engine.md``.
+"""
+
 
 @contextmanager
 def evaluating(rnn: nn.Module) -> Iterator[None]:
@@ -45,6 +51,16 @@ def ieee_float32() -> Iterator[None]:
     """
     backends = torch.backends
     with engine(precision="ieee"), _products("ieee", backends.cuda.matmul, backends.mkldnn.matmul):  # type: ignore[attr-defined]
+        yield
+
+
+@contextmanager
+def measured_float32() -> Iterator[None]:
+    """:func:`ieee_float32` for measures, with the products of recurrences in ``MEASURED_IN``.
+
+    Where a gradient is needed these are in float32 all the same.
+    """
+    with ieee_float32(), engine(precision=MEASURED_IN):
         yield
 
 

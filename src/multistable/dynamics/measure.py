@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
 from multistable.dynamics.checks import check_positive_number
-from multistable.dynamics.contexts import ieee_float32
+from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.stabilisation import Stabilised, stabilise
@@ -83,7 +83,7 @@ def measure(
 def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
     """:func:`studying` without gradients and in IEEE float32 or better."""
     network = _in_single_precision(rnn)
-    with torch.no_grad(), ieee_float32(), studying(network, sequences, batch_size=batch_size) as studied:
+    with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as studied:
         yield studied
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from multistable.arguments import positive_integer
 from multistable.dynamics.algorithm_3 import paper_warmup
 from multistable.dynamics.checks import check_positive_number, check_target
-from multistable.dynamics.contexts import ieee_float32
+from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
@@ -100,7 +100,7 @@ def warmup(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
-        ieee_float32(),
+        measured_float32(),
         studying(rnn, sequences, batch_size=batch_size) as (system, data),
     ):
         if min(len(data), batch_size) < 2:

@@ -1,4 +1,4 @@
-"""The time loop on the matrix units, in TF32: 16 rows of states at a time.
+"""The time loop on the matrix units, in TF32 or forward in almost float32: 16 rows of states at a time.
 
 Written in Gluon, Triton's language of explicit layouts. Triton itself would leave the weights in shared memory, from
 where each step reads them anew, and would take every gate through shared memory on its way to and from memory;
@@ -29,11 +29,25 @@ from multistable.scan.kernels.equations import (
     tanh,
 )
 from multistable.scan.kernels.forward import load_gates, store_slots
+from multistable.scan.kernels.matrix_exchange import (
+    after,
+    receive_states,
+    receive_sum,
+    send,
+    send_precisely,
+    without_tag,
+)
+from multistable.scan.kernels.matrix_halves import (
+    HALF_FACTOR,
+    HALF_WEIGHTS,
+    keep_halves,
+    load_halves,
+    multiply_halves,
+)
 from multistable.scan.kernels.matrix_product import (
     FACTOR,
     SUMS,
     WEIGHTS,
-    after,
     as_states,
     keep_factor,
     length_of,
@@ -43,10 +57,7 @@ from multistable.scan.kernels.matrix_product import (
     own_places,
     pairs,
     parts_of,
-    receive_states,
-    receive_sum,
     rooms,
-    send,
     shared_tiles,
     tile_layout,
     to_tf32,
@@ -54,9 +65,14 @@ from multistable.scan.kernels.matrix_product import (
 
 
 @gluon.jit
-def pass_on(h, factor, place, turn, ALONE: gl.constexpr):
+def pass_on(h, factor, place, turn, ALONE: gl.constexpr, HALVES: gl.constexpr):
     """Give states to the next product: a program that has all units keeps them, others send them."""
-    if ALONE:
+    if HALVES:
+        if ALONE:
+            keep_halves(factor, h)
+        else:
+            send_precisely(place, h, turn)
+    elif ALONE:
         keep_factor(factor, to_tf32(h))
     else:
         send(place, to_tf32(h), turn)
@@ -65,12 +81,38 @@ def pass_on(h, factor, place, turn, ALONE: gl.constexpr):
 @gluon.jit
 def products(
     factor, w, sums, first: gl.constexpr, G: gl.constexpr, inbox, turn, ROWS: gl.constexpr, K: gl.constexpr,
-    J: gl.constexpr, SPLITS: gl.constexpr,
+    J: gl.constexpr, SPLITS: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """What was passed on times the weights of ``G`` gates from ``first``, a tile for each."""
-    if SPLITS > 1:
-        keep_factor(factor, receive_states(inbox, turn, ROWS, K, SPLITS * J))
-    return as_states(multiply(factor, w, first, G, no_totals(G, ROWS, J), J), G, sums, J)
+    if HALVES:
+        if SPLITS > 1:
+            keep_halves(factor, without_tag(receive_states(inbox, turn, ROWS, K, SPLITS * J, True), 1))
+        totals = multiply_halves(factor, w, first, G, ROWS, J)
+    else:
+        if SPLITS > 1:
+            keep_factor(factor, receive_states(inbox, turn, ROWS, K, SPLITS * J))
+        totals = multiply(factor, w, first, G, no_totals(G, ROWS, J), J)
+    return as_states(totals, G, sums, J)
+
+
+@gluon.jit
+def room_for_factor(SHAPE: gl.constexpr, HALVES: gl.constexpr):
+    """Shared memory for a left operand."""
+    if HALVES:
+        factor = rooms(2, SHAPE, HALF_FACTOR, gl.float16)
+    else:
+        factor = gl.allocate_shared_memory(gl.float32, SHAPE, FACTOR)
+    return factor
+
+
+@gluon.jit
+def room_for_weights(n: gl.constexpr, SHAPE: gl.constexpr, HALVES: gl.constexpr):
+    """Shared memory for ``n`` tiles of weights."""
+    if HALVES:
+        w_rooms = (rooms(n, SHAPE, HALF_WEIGHTS, gl.float16), rooms(n, SHAPE, HALF_WEIGHTS, gl.float16))
+    else:
+        w_rooms = rooms(n, SHAPE, WEIGHTS)
+    return w_rooms
 
 
 @gluon.jit(do_not_specialize=["T", "N", "B", "span"])
@@ -78,9 +120,12 @@ def advance(
     projected, weight, bias, hidden, memory, slots, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
     H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SLOTS: gl.constexpr, BIAS: gl.constexpr,
     ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
-    SAVE: gl.constexpr, KEEP: gl.constexpr,
+    SAVE: gl.constexpr, KEEP: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero."""
+    """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
+
+    With ``HALVES``, products are almost float32, see ``matrix_halves.py``.
+    """
     WARPS: gl.constexpr = gl.num_warps()
     ALONE: gl.constexpr = SPLITS == 1
     PARTS: gl.constexpr = parts_of(J, WARPS)
@@ -95,9 +140,9 @@ def advance(
     inbox += group * (ROWS * K)
     own_pair = inbox + pair_row * K + split * J + pair
     other_place = groups * (ROWS * K)
-    factor = gl.allocate_shared_memory(gl.float32, [PARTS, ROWS, K // PARTS], FACTOR)
+    factor = room_for_factor([PARTS, ROWS, K // PARTS], HALVES)
     sums = rooms(G if PARTS > 1 else 0, [PARTS, ROWS, J], SUMS)
-    w_rooms = rooms(shared_tiles(G, K, J, WARPS, HELD), [PARTS, length_of(K, J, WARPS), J], WEIGHTS)
+    w_rooms = room_for_weights(shared_tiles(G, K, J, WARPS, HELD), [PARTS, length_of(K, J, WARPS), J], HALVES)
     tiles = gl.cdiv(B, span)
     turn = 0
     item = group
@@ -112,27 +157,30 @@ def advance(
         slots_n = slots + (n * T * plane + first_row * H) * SLOTS
         x_n = projected + n * p_n + first_row * p_b
 
-        w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, G, K, J)
+        if HALVES:
+            w = load_halves(weight + n * w_n, w_row, split * J, H, w_rooms, G, K, J)
+        else:
+            w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, G, K, J)
         if BIAS:
             w_bias = gl.load(bias + n * H + unit, mask=unit < H, other=0.0)
         h = gl.load(hidden_n + own, mask=mask, other=0.0)
         c = gl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
-        pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE)
+        pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
         t = gl.to_tensor(0)
         while t < T:
             # Before the wait for the others' states and the products, which hide this one; see ``forward.advance``.
             x = load_gates(x_n + t.to(gl.int64) * p_t + own_x, H * p_j, mask, X)
             if KIND == "mgu":
-                p = products(factor, w, sums, 0, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                p = products(factor, w, sums, 0, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
                 turn = after(turn)
                 f = sigmoid(x[0] + p[0])
-                pass_on(f * h, factor, own_pair + turn % 2 * other_place, turn, ALONE)
-                q = products(factor, w, sums, 1, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                pass_on(f * h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+                q = products(factor, w, sums, 1, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
                 candidate = tanh(x[1] + q[0])
                 h = f * candidate + (1 - f) * h
                 s = (f, candidate)
             else:
-                p = products(factor, w, sums, 0, G, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                p = products(factor, w, sums, 0, G, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
                 if KIND == "lstm":
                     h, c, s = lstm_forward(x, p, c)
                 elif KIND == "gru":
@@ -145,7 +193,7 @@ def advance(
             # Before all other stores, for the others wait for it. All that is sent must be received: not the last.
             turn = after(turn)
             if t + 1 < T:
-                pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE)
+                pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
             if SAVE:
                 store_slots(slots_n + t * plane * SLOTS + own_slots, H, s, mask, SLOTS)
             if KEEP or t == T - 1:

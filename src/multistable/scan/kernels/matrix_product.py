@@ -1,25 +1,10 @@
-"""Products on the matrix units with weights in registers, and how programs send each other their results.
+"""Products on the matrix units with weights in registers.
 
 **Weights.** A weight is loaded as what the matrix units take it for, the right operand of a product, and stays in the
 registers of its thread; as many as do not fit (``HELD``) are in shared memory. A product leaves the matrix units with
 pairs of columns in a thread. Which units these are is a matter of where their weights are: here, neighbours. States,
 gates and their places in memory lie over threads the same way, so that nothing but the left operand, 16 rows of states,
 goes from thread to thread.
-
-**Sending without a meeting.** Every 32-bit word that is sent says itself which exchange it belongs to: its two lowest
-bits are a tag, and its reader reads it until they are as expected. (TF32 has no use for these bits. Of a float32 they
-are the last two of 24; its reader sets them to zero, so that an infinity is one again.) Since a word needs no other to
-be understood, words may arrive in any order: relaxed accesses are enough, and there is neither a fence nor a counter,
-only one way through the second-level cache.
-
-Exchanges take *turns*, six of them: two places to write to, three tags. What a reader may find instead of its word is
-the zero from before the launch (no tag is zero), or the word of two turns ago in the same place (another tag). Never a
-later one: who sends in the second turn after this one has received, in the turn between, something from each of the
-others, and none of them sent that before all its threads had received this one. Mostly it is computed from what they
-received; at the start of a tile it is not, but the barrier of a product lies between all the same. Nor an older one: a
-thread reads the same words in each exchange, and never sees a word go back. This asks that all that is sent to a
-program is received. The memory is set to zero before each launch, so that launches have nothing to do with each other,
-and turns never run out.
 """
 
 from triton.experimental import gluon
@@ -120,11 +105,11 @@ def shared_tiles(G, K, J, WARPS, HELD):
 
 
 @gluon.jit
-def rooms(n: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexpr):
+def rooms(n: gl.constexpr, SHAPE: gl.constexpr, LAYOUT: gl.constexpr, TYPE: gl.constexpr = gl.float32):
     """Shared memory for ``n`` tiles."""
     r = ()
     for _ in gl.static_range(n):
-        r = r + (gl.allocate_shared_memory(gl.float32, SHAPE, LAYOUT),)
+        r = r + (gl.allocate_shared_memory(TYPE, SHAPE, LAYOUT),)
     return r
 
 
@@ -134,22 +119,29 @@ def to_tf32(x):
 
 
 @gluon.jit
+def weight_places(k_first, j_first, K: gl.constexpr, J: gl.constexpr, WIDTH: gl.constexpr):
+    """The input and the unit of each element of the first tile of weights, of which ``WIDTH`` share a register."""
+    WARPS: gl.constexpr = gl.num_warps()
+    B: gl.constexpr = gl.DotOperandLayout(1, product_layout(J, WARPS), WIDTH)
+    PARTS: gl.constexpr = parts_of(J, WARPS)
+    LENGTH: gl.constexpr = length_of(K, J, WARPS)
+    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, B)))[:, None, None]
+    k = k_first + part * (K // PARTS) + gl.arange(0, LENGTH, gl.SliceLayout(0, gl.SliceLayout(2, B)))[None, :, None]
+    return k, j_first + unit_of(gl.arange(0, J, gl.SliceLayout(0, gl.SliceLayout(1, B)))[None, None, :], J)
+
+
+@gluon.jit
 def load_weights(
     weight, k_first, k_stride, j_first, j_stride, H: gl.constexpr, rooms, G: gl.constexpr, K: gl.constexpr,
     J: gl.constexpr,
 ):  # fmt: skip
     """The tiles of ``G`` gates, ``H`` apart: in registers, or the first in ``rooms``."""
     WARPS: gl.constexpr = gl.num_warps()
-    B: gl.constexpr = gl.DotOperandLayout(1, product_layout(J, WARPS), 1)
-    PARTS: gl.constexpr = parts_of(J, WARPS)
-    LENGTH: gl.constexpr = length_of(K, J, WARPS)
-    part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, B)))[:, None, None]
-    k = k_first + part * (K // PARTS) + gl.arange(0, LENGTH, gl.SliceLayout(0, gl.SliceLayout(2, B)))[None, :, None]
-    j = j_first + unit_of(gl.arange(0, J, gl.SliceLayout(0, gl.SliceLayout(1, B)))[None, None, :], J)
+    k, j = weight_places(k_first, j_first, K, J, 1)
     w = ()
     for g in gl.static_range(G):
         for c in gl.static_range(tiles_of(K, J, WARPS)):
-            i = k + c * LENGTH
+            i = k + c * length_of(K, J, WARPS)
             tile = gl.load(weight + g * H + i * k_stride + j * j_stride, mask=(i < H) & (j < H), other=0.0)
             w = w + (keep(to_tf32(tile), rooms, len(w)),)
     return w
@@ -235,101 +227,3 @@ def as_states(totals, G: gl.constexpr, sums, J: gl.constexpr):
         for g in gl.static_range(G):
             p = p + (gl.convert_layout(gl.sum(sums[g].load(EACH), axis=0), TILE),)
     return p
-
-
-# Exchanges.
-
-
-@gluon.jit
-def tag_of(turn):
-    return 1 + turn % 3
-
-
-@gluon.jit
-def after(turn):
-    return (turn + 1) % 6
-
-
-@gluon.jit
-def without_tag(x):
-    return (x.to(gl.int32, bitcast=True) & -4).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
-def send(target, x, turn):
-    """Write pairs of neighbours of ``x`` at ``target``, the pointers of the first of each."""
-    bits = (x.to(gl.int32, bitcast=True) & -4) | tag_of(turn)
-    first, second = gl.split(gl.reshape(bits, [x.shape[0], x.shape[1] // 2, 2]))
-    layout: gl.constexpr = target.type.layout
-    gl.inline_asm_elementwise(
-        "{ st.relaxed.gpu.global.v2.b32 [$1], {$2, $3}; mov.b32 $0, 0; }", "=r,l,r,r",
-        [target, gl.convert_layout(first, layout), gl.convert_layout(second, layout)], gl.int32, False, 1,
-    )  # fmt: skip
-
-
-@gluon.constexpr_function
-def receive_asm(pointers, width):
-    """Read ``width`` words at each of so many pointers until all carry its tag."""
-    words = pointers * width
-    # Outputs come field by field: word i at pointer p is output i * pointers + p.
-    loads = "".join(
-        f"ld.relaxed.gpu.global.v{width}.b32 {{{', '.join(f'${i * pointers + p}' for i in range(width))}}}, "
-        f"[${words + p}];\n"
-        for p in range(pointers)
-    )
-    checks = "mov.b32 wrong, 0;\n" + "".join(
-        f"xor.b32 x, ${i}, ${words + pointers + i % pointers};\nor.b32 wrong, wrong, x;\n" for i in range(words)
-    )
-    return (
-        "{\n.reg .pred again;\n.reg .b32 x, wrong;\nread:\n"
-        + loads
-        + checks
-        + "and.b32 wrong, wrong, 3;\nsetp.ne.b32 again, wrong, 0;\n@again bra read;\n}"
-    )
-
-
-@gluon.constexpr_function
-def receive_constraints(pointers, width):
-    return ",".join(["=&r"] * (pointers * width) + ["l"] * pointers + ["r"] * pointers)
-
-
-@gluon.constexpr_function
-def floats(n):
-    return (gl.float32,) * n
-
-
-@gluon.jit
-def receive(pointers, sent, turn, each: gl.constexpr, width: gl.constexpr):
-    """The ``width`` words at each of ``pointers``, of which a thread has ``each``; zeros where nothing is ``sent``."""
-    tags = gl.where(sent, tag_of(turn), 0) + gl.full(pointers.shape, 0, gl.int32, pointers.type.layout)
-    return gl.inline_asm_elementwise(
-        receive_asm(each, width), receive_constraints(each, width), [pointers, tags], floats(width), False, each
-    )
-
-
-@gluon.jit
-def receive_states(source, turn, ROWS: gl.constexpr, K: gl.constexpr, SENT: gl.constexpr):
-    """The states of all units, ``(ROWS, K)``; after the first ``SENT`` nobody writes."""
-    BY_FOUR: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
-    row = gl.arange(0, ROWS, gl.SliceLayout(1, BY_FOUR))[:, None]
-    k = gl.arange(0, K // 4, gl.SliceLayout(0, BY_FOUR))[None, :] * 4
-    EACH: gl.constexpr = max(1, K // 128) * max(1, ROWS // gl.num_warps())
-    a, b, c, d = receive(source + row * K + k, k < SENT, turn, EACH, 4)
-    return gl.reshape(gl.join(gl.join(a, c), gl.join(b, d)), [ROWS, K])
-
-
-@gluon.jit
-def receive_sum(source, turn, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr):
-    """The sum of what ``SPLITS`` programs sent, ``(ROWS, J)`` each; there is place for as many as ``K`` units take."""
-    WARPS: gl.constexpr = gl.num_warps()
-    ALL: gl.constexpr = K // J
-    LAYOUT: gl.constexpr = gl.BlockedLayout(
-        [ALL, 1, run_of(J, WARPS)], [1, 8, 4], [1, parts_of(J, WARPS), across_of(J, WARPS)], [2, 1, 0]
-    )
-    s = gl.arange(0, ALL, gl.SliceLayout(1, gl.SliceLayout(2, LAYOUT)))[:, None, None]
-    row = gl.arange(0, ROWS, gl.SliceLayout(0, gl.SliceLayout(2, LAYOUT)))[None, :, None]
-    pair = gl.arange(0, J // 2, gl.SliceLayout(0, gl.SliceLayout(1, LAYOUT)))[None, None, :]
-    EACH: gl.constexpr = ALL * max(1, ROWS // (8 * parts_of(J, WARPS))) * (J // 8 // across_of(J, WARPS))
-    a, b = receive(source + s * (ROWS * J) + row * J + pair * 2, s < SPLITS, turn, EACH, 2)
-    both = gl.reshape(gl.join(gl.sum(without_tag(a), axis=0), gl.sum(without_tag(b), axis=0)), [ROWS, J])
-    return gl.convert_layout(both, tile_layout(J, WARPS))

@@ -28,7 +28,11 @@ MATRIX_INPUTS = 512
 
 HELD_FORWARD = 160
 HELD_BACKWARD = 136
-"""Weights that a thread holds beside what the matrix units leave there; the others are in shared memory."""
+HELD_HALVES = 128
+"""Weights that a thread holds beside what the matrix units leave there; the others are in shared memory.
+
+Forward and backward in TF32; and as halves, whose products leave more there.
+"""
 
 STATES_SHARED = 64 * 1024
 """Bytes of shared memory beside the weights that registers have no place for, at most.
@@ -47,7 +51,7 @@ class Plan:
     ``span`` rows of a recurrence make a tile, which has place for ``rows``. ``splits`` programs, each with ``units``
     of the hidden units, advance one tile together, and ``groups`` such groups share all tiles. ``inputs`` are the
     hidden units, padded, in ``parts``. ``matrix`` says that products are on the matrix units, see ``matrix.py``, not a
-    row at a time, see ``product.py``.
+    row at a time, see ``product.py``; ``halves`` that they are there almost float32, see ``matrix_halves.py``.
     """
 
     rows: int
@@ -59,6 +63,7 @@ class Plan:
     parts: int
     warps: int
     matrix: bool
+    halves: bool
 
     @property
     def grid(self) -> tuple[int]:
@@ -83,14 +88,14 @@ class Plan:
 @lru_cache
 def plan(
     *, hidden: int, gates: int, networks: int, rows: int, processors: int, shared_memory: int, matrix_units: bool,
-    precision: str,
+    precision: str, backward: bool = True,
 ) -> Plan:  # fmt: skip
-    """The division for ``networks`` recurrences of ``rows`` rows on a GPU.
+    """The division for ``networks`` recurrences of ``rows`` rows on a GPU, with a ``backward`` pass to follow or not.
 
     It has so many multiprocessors, so many bytes of shared memory for a program, and matrix units or none for TF32.
 
     A precision allows, and does not demand: where matrix units gain nothing, products are plain float32. They gain
-    on many rows in TF32; three TF32 products in place of one never do, for the split weights leave the registers.
+    on many rows in TF32, and, where no backward pass follows, with three products in place of one.
 
     Nothing in it depends on the length of the sequence, and the kernels it compiles to are few: the number of rows
     only decides the size of tiles, a power of two.
@@ -109,17 +114,19 @@ def plan(
     parts = max(1, inputs // INPUTS_PER_THREAD)
 
     groups_at_once = max(1, processors * (WARPS // warps_at_most) // splits)
+    thrice = precision == "tf32x3" and not backward
+    held = HELD_HALVES if thrice else HELD_BACKWARD
     matrix = (
         matrix_units
-        and precision == "tf32"
+        and (precision == "tf32" or thrice)
         and inputs <= MATRIX_INPUTS
         and units >= 16
         and networks * rows > ROWS_FOR_MATRIX * groups_at_once
-        and _shared(gates * inputs * units, warps) <= shared_memory
+        and _shared(gates * inputs * units, held, warps) <= shared_memory
     )
     if matrix:
         tiles = -(-rows // MATRIX_ROWS)
-        wide = _shared(gates * inputs * units * 2, warps) <= shared_memory
+        wide = _shared(gates * inputs * units * 2, held, warps) <= shared_memory
         if splits > 1 and warps == WARPS and networks * tiles > groups_at_once and wide:
             # Fewer programs for a tile: with weights in shared memory a step takes longer, but not as long as two.
             units *= 2
@@ -146,9 +153,10 @@ def plan(
         parts=parts,
         warps=warps,
         matrix=matrix,
+        halves=matrix and thrice,
     )
 
 
-def _shared(weights: int, warps: int) -> int:
-    """Bytes of shared memory that a program on the matrix units takes at most, with so many weights."""
-    return 4 * max(0, weights - HELD_BACKWARD * 32 * warps) + STATES_SHARED
+def _shared(weights: int, held: int, warps: int) -> int:
+    """Bytes of shared memory that a program on the matrix units takes at most: so many weights, so many held each."""
+    return 4 * max(0, weights - held * 32 * warps) + STATES_SHARED

@@ -14,7 +14,7 @@ from torch import Tensor
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
-from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, Plan, plan
+from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
 from multistable.scan.retained import graph_is_kept
 
@@ -87,9 +87,11 @@ def capacity(device: torch.device) -> dict[str, Any]:
     return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
 
 
-def _plan(kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str) -> Plan:
-    device = capacity(like.device)
-    return plan(hidden=hidden, gates=kind.recurrent, networks=networks, rows=rows, precision=precision, **device)
+def _plan(
+    kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str, *, backward: bool = True
+) -> Plan:
+    sizes = {"hidden": hidden, "gates": kind.recurrent, "networks": networks, "rows": rows}
+    return plan(**sizes, precision=precision, backward=backward, **capacity(like.device))
 
 
 def _arrivals(division: Plan, like: Tensor) -> Tensor:
@@ -148,14 +150,15 @@ def advance_all(
                 BIAS=of_input is not None, SAVE=save, KEEP=keep, num_warps=1, maxnreg=REGISTERS_FORWARD,
             )  # fmt: skip
             return buffers
-        division = _plan(kind, projected, N, B, H, precision)
+        division = _plan(kind, projected, N, B, H, precision, backward=save)
         if division.matrix:
             _matrix().advance[division.grid](
                 projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
                 _inbox(division, projected, 1), T, N, B, division.span, *projected.stride(), weight.stride(0),
                 weight.stride(1), buffers[0].stride(0),
                 H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
-                SAVE=save, KEEP=keep, HELD=HELD_FORWARD, **division.constants,
+                SAVE=save, KEEP=keep, HALVES=division.halves, HELD=HELD_HALVES if division.halves else HELD_FORWARD,
+                **division.constants,
             )  # fmt: skip
             return buffers
         exchanged = kind.name == "mgu" and division.splits > 1
