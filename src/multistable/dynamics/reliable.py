@@ -17,7 +17,7 @@ from multistable.dynamics.history import WarmupCheck, WarmupStep
 from multistable.dynamics.storing import Outcome, Storage
 from multistable.dynamics.system import States, System, at_time, flat, map_states
 from multistable.dynamics.vaa import distances, proxy
-from multistable.dynamics.verification import WIDER, Verification
+from multistable.dynamics.verification import WIDER, Verdict, Verification
 from multistable.dynamics.warming import Warming, check_finite, descend, gradients_of, interpolate, normalised
 
 # The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
@@ -26,9 +26,10 @@ FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
 # distance that they stay apart. One that is not may be multistable all the same, but is apt to lose its attractors when
-# it is trained: it is content with that only after as many steps as Algorithm 3 has.
+# it is trained: it goes on for as many steps as Algorithm 3 has.
 FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
-# Steps with periods below a quarter of the longest after which a network starts again from its first weights.
+# Steps with periods below a quarter of the longest after which a network starts again from its first weights, or ends
+# with those that were multistable, if any were.
 PATIENCE = 50
 # How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
 CHECK_EVERY, CHECK_STORED = 10, 20
@@ -59,8 +60,10 @@ class _Progress:
     """Steps in a row with short periods only."""
     apart: Tensor = field(init=False)
     """Whether the states of all layers ended apart in the last step."""
+    verified: Tensor = field(init=False)
+    """Whether the true measure was content with it once."""
     finished: Tensor = field(init=False)
-    """Verified, or given up: it stays as it is."""
+    """It stays as it is."""
     losses: list[Tensor] = field(init=False, default_factory=list)
     """Of the last steps."""
 
@@ -68,7 +71,7 @@ class _Progress:
         leading = self.storing.shape
         self.longest = torch.full(leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
-        self.apart, self.finished = (torch.zeros(leading, dtype=torch.bool) for _ in range(2))
+        self.apart, self.verified, self.finished = (torch.zeros(leading, dtype=torch.bool) for _ in range(3))
 
     @property
     def rate(self) -> Tensor:
@@ -76,14 +79,14 @@ class _Progress:
         growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
         return torch.where(self.finished, 0.0, torch.where(self.storing, 1.0, growing))
 
-    @property
-    def firm(self) -> Tensor:
-        """Whose states stay apart by the loss alone."""
-        return torch.stack(self.losses).median(dim=0).values < FIRM_LOSS
+    def may_end(self, step: int) -> Tensor:
+        """Which networks need no more steps once they are as they should be."""
+        firm = torch.stack(self.losses).median(dim=0).values < FIRM_LOSS
+        return self.storing | firm | (step >= LOOSE_STEPS)
 
     def ready(self, step: int) -> Tensor:
-        """Which networks the true measure may be content with; after its last step any that is not surely a failure."""
-        grown = (self.longest >= self.most) & (self.firm | (step >= LOOSE_STEPS))
+        """Which networks to look at; after its last step any that is not surely a failure."""
+        grown = (self.longest >= self.most) & (~self.verified | self.may_end(step))
         due = torch.where(self.storing, step % CHECK_STORED == 0, grown)
         return (due | (self.limit == step) & (self.storing | self.apart)) & ~self.finished
 
@@ -99,16 +102,21 @@ class _Progress:
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
-        """Which networks have been stuck for too long; they are at their beginning then."""
-        again = self.stuck >= PATIENCE
+        """Which networks have been stuck for too long and never were verified; they are at their beginning then."""
+        again = (self.stuck >= PATIENCE) & ~self.verified
         self.longest = torch.where(again, FIRST_PERIOD, self.longest)
         self.age, self.stuck = (torch.where(again, 0, count) for count in (self.age, self.stuck))
         return again
 
+    def end(self, step: int) -> None:
+        """Finish networks that have lost what they had, and those that have had all their steps."""
+        lost = self.verified & (self.stuck >= PATIENCE)
+        self.finished = self.finished | lost | (step >= self.limit)
+
 
 @dataclass
 class _Weights:
-    """The weights that each network began with, and those that came nearest to passing the verification."""
+    """The weights that each network began with, and the last to pass the verification, or those that came nearest."""
 
     present: Sequence[Tensor]
     system: System
@@ -124,21 +132,23 @@ class _Weights:
         """Put the networks ``again (...)`` back to their first weights."""
         interpolate(self.present, self.first, (~again).float(), self.system)
 
-    def consider(self, score: Tensor) -> None:
-        """Keep the present weights of networks whose ``score (...)`` is their best."""
-        interpolate(self.best, _copies(self.present), (score <= self.score).float(), self.system)
+    def consider(self, verdict: Verdict) -> None:
+        """Keep the present weights of networks that passed, or came nearer to it than before."""
+        score = torch.where(verdict.passed, torch.inf, verdict.score)
+        worse = (score <= self.score) & ~verdict.passed
+        interpolate(self.best, _copies(self.present), worse.float(), self.system)
         self.score = torch.maximum(self.score, score)
 
-    def settle(self, unfinished: Tensor) -> None:
-        """Give the networks ``unfinished (...)`` their best weights; those that were never judged stay."""
-        interpolate(self.present, self.best, (~unfinished | (self.score == -torch.inf)).float(), self.system)
+    def settle(self) -> None:
+        """Give every network its best weights; those that were never judged stay."""
+        interpolate(self.present, self.best, (self.score == -torch.inf).float(), self.system)
 
 
 def reliable_warmup(warming: Warming, verification: Verification, storage: Storage | None) -> Tensor:
     """Warm up until the verification is content with every network, or for ``warming.limit`` steps, in place.
 
     One that has finished stays as it is; what a network goes through does not depend on the others. One that is not as
-    it should be in the end has the weights that came nearest.
+    it should be in the end has the weights with which it last was, or that came nearest.
 
     Args:
         warming: the networks.
@@ -146,7 +156,7 @@ def reliable_warmup(warming: Warming, verification: Verification, storage: Stora
         storage: for networks with a wanted VAA, where there are any.
 
     Returns:
-        The true VAA of each network, ``(...)``, NaN for those that did not finish.
+        The true VAA of each network, ``(...)``, NaN for those that never were as they should be.
     """
     weights = _Weights(warming.parameters, warming.system)
     progress = _Progress(warming.storing, warming.limit, warming.max_stabilisation)
@@ -157,16 +167,17 @@ def reliable_warmup(warming: Warming, verification: Verification, storage: Stora
         if step % CHECK_EVERY == 0 or bool((warming.limit == step).any()):
             passed, found = _look(warming, progress, weights, verification, step)
             vaa = torch.where(passed, found, vaa)
-            progress.finished = progress.finished | passed
-        progress.finished = progress.finished | (step >= progress.limit)
+            progress.verified = progress.verified | passed
+            progress.finished = progress.finished | passed & progress.may_end(step)
+        progress.end(step)
         if progress.finished.all():
             break
         again = progress.start_again()
         if again.any():
             warming.history.restarts += again
             weights.start_again(again)
-    warming.history.verified = ~vaa.isnan()
-    weights.settle(vaa.isnan())
+    warming.history.verified = progress.verified
+    weights.settle()
     return vaa
 
 
@@ -177,11 +188,11 @@ def _look(
     ready = progress.ready(step)
     storing = ready & progress.storing
     verdict = verification.judge(ready & ~storing, step)
-    weights.consider(verdict.score)
+    weights.consider(verdict)
     passed, found = verdict.passed, verdict.vaa
     if storing.any():
         near = verification.near(storing, step, warming.target, warming.tolerance)
-        weights.consider(near.score)
+        weights.consider(near)
         passed, found = passed | near.passed, torch.where(storing, near.vaa, found)
     warming.history.checks.append(WarmupCheck(step, ready, found))
     return passed, found
