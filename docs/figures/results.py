@@ -3,7 +3,8 @@
     python docs/figures/results.py copy_50                 # from docs/results/copy_50.json
     python docs/figures/results.py copy_50 --runs runs     # from run folders, whose results are stored first
 
-Tables and verdicts are printed as Markdown.
+Stored results of runs that have no finished folder there are kept as they are. Tables and verdicts are printed as
+Markdown.
 """
 
 import argparse
@@ -128,6 +129,20 @@ def learned(runs: Sequence[Result]) -> str:
     return f"{sum(run.results['test_loss'] < LEARNED for run in runs)} of {len(runs)}"
 
 
+def by_seed(results: Sequence[Result]) -> Rows:
+    """When each run gets its attractors and when its loss falls, and where that ends, in the order of the seeds."""
+    header = ["cell", "version", "VAA after epoch 1", f"first epoch with a validation loss below {LOW}", "test loss"]
+    rows = []
+    for (cell, version), runs in grouped(results, lambda config: (config.cell, config.version)).items():
+        curves = [dict(zip(*run.curve("validation_loss"), strict=True)) for run in runs]
+        low = [min((epoch for epoch, loss in curve.items() if loss < LOW), default="never") for curve in curves]
+        vaa = [dict(zip(*run.curve("vaa"), strict=True))[1] for run in runs]
+        losses = [run.results["test_loss"] for run in runs]
+        cells = [[f"{value:.2f}" for value in vaa], [str(epoch) for epoch in low], [f"{loss:.2g}" for loss in losses]]
+        rows.append([cell.upper(), version, *(", ".join(values) for values in cells)])
+    return header, rows
+
+
 def four_versions(runs: list[Config], claims: tuple[str, ...]) -> Page:
     """All cells in the four versions on one task."""
     return Page(
@@ -139,6 +154,7 @@ def four_versions(runs: list[Config], claims: tuple[str, ...]) -> Page:
             Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn."),
         ),
         claims,
+        (by_seed,),
     )
 
 
@@ -217,6 +233,13 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
     return table(["claim", "verdict on these runs", "comparisons as claimed"], rows)
 
 
+def store(runs: list[Config], out: Path, stored: Path) -> None:
+    """Add the finished ones of some runs to those that are stored already, in the order of the runs."""
+    known = read_results(stored) if stored.exists() else []
+    results = {result.config.name: result for result in [*known, *finished(runs, out)]}
+    write_results((results[config.name] for config in runs if config.name in results), stored)
+
+
 def main() -> None:
     """Store results when asked, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -225,7 +248,7 @@ def main() -> None:
     arguments = parser.parse_args()
     page, stored = PAGES[arguments.page], RESULTS / f"{arguments.page}.json"
     if arguments.runs:
-        write_results(finished(page.runs, arguments.runs), stored)
+        store(page.runs, arguments.runs, stored)
     results = read_results(stored)
     for picture in page.pictures:
         png(picture.draw(results), RESULTS / f"{arguments.page}_{picture.name}.png")
