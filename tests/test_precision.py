@@ -1,7 +1,10 @@
 """In which precision a run is computed: training as it asks for, warmup in float32, measures in almost float32."""
 
+import json
+import runpy
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -88,3 +91,14 @@ def test_measures_are_in_almost_float32(outer, monkeypatch):
         ms.warmup(rnn, sequences, steps=2, batch_size=4, max_stabilisation=2)
     assert len(seen) > 1
     assert set(seen) == {("tf32x3", True)}
+
+
+def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
+    """There, precisions make no difference."""
+    file = Path(__file__).parents[1] / "benchmarks" / "measure.py"
+    monkeypatch.setattr(sys, "argv", [str(file), "--device", "cpu", "--output", str(tmp_path / "measure")])
+    runpy.run_path(str(file), run_name="__main__")
+    record = json.loads((tmp_path / "measure.json").read_text())
+    assert [row["cell"] for row in record["steps"]] == ["gru", "lstm", "mgu", "nbrc"]
+    assert all(row["ieee error"] == row["tf32x3 error"] < 1e-5 for row in record["steps"])
+    assert [row["difference"] for row in record["measures"]] == [0, 0]
