@@ -1,13 +1,15 @@
-"""In which precision a run is computed: training as it asks for, warmup in float32."""
+"""In which precision a run is computed: training as it asks for, warmup in float32, measures in almost float32."""
 
+import json
+import runpy
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics import contexts
 from multistable.dynamics.contexts import tf32
 from multistable.dynamics.stabilisation import stabilise
 from multistable.rl import AgentConfig, Maze
@@ -70,9 +72,9 @@ def test_tf32_ends_with_its_context():
 
 
 @pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
-@pytest.mark.parametrize("precision", ["ieee", "tf32x3"])
-def test_measures_are_in_the_precision_that_one_constant_says(precision, monkeypatch):
-    """Those of a warmup, too; PyTorch's own products are in float32 in any case."""
+@pytest.mark.parametrize("outer", ["ieee", "tf32"])
+def test_measures_are_in_almost_float32(outer, monkeypatch):
+    """Those of a warmup, too, whatever is set outside; PyTorch's own products are in float32."""
     seen = []
 
     def noting(system, states, u, steps, stabilise=stabilise):
@@ -82,12 +84,21 @@ def test_measures_are_in_the_precision_that_one_constant_says(precision, monkeyp
 
     for module in ("measure", "verification"):
         monkeypatch.setattr(sys.modules[f"multistable.dynamics.{module}"], "stabilise", noting)
-    if precision != "ieee":
-        monkeypatch.setattr(contexts, "MEASURED_IN", precision)
     sequences, rnn = torch.randn(5, 8, 1), torch.nn.GRU(1, 4)
-    with ms.engine(precision="tf32"):
+    with ms.engine(precision=outer):
         ms.measure(rnn, sequences, batches=1, batch_size=4)
-        assert seen == [(precision, True)]
+        assert seen == [("tf32x3", True)]
         ms.warmup(rnn, sequences, steps=2, batch_size=4, max_stabilisation=2)
     assert len(seen) > 1
-    assert set(seen) == {(precision, True)}
+    assert set(seen) == {("tf32x3", True)}
+
+
+def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
+    """There, precisions make no difference."""
+    file = Path(__file__).parents[1] / "benchmarks" / "measure.py"
+    monkeypatch.setattr(sys, "argv", [str(file), "--device", "cpu", "--output", str(tmp_path / "measure")])
+    runpy.run_path(str(file), run_name="__main__")
+    record = json.loads((tmp_path / "measure.json").read_text())
+    assert [row["cell"] for row in record["steps"]] == ["gru", "lstm", "mgu", "nbrc"]
+    assert all(row["ieee error"] == row["tf32x3 error"] < 1e-5 for row in record["steps"])
+    assert [row["difference"] for row in record["measures"]] == [0, 0]

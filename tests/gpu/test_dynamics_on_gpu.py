@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics import contexts
+from multistable.dynamics.draws import Draws
+from multistable.dynamics.measure import estimate, measuring
 from networks import WithReadout
 
 
@@ -35,12 +36,12 @@ def test_tf32_does_not_reach_the_measure(make):
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "mgu", "nbrc"])
-def test_three_products_measure_what_float32_does(cell, monkeypatch):
+def test_three_products_measure_what_float32_does(cell):
     """Enough states that the matrix units serve; a state between two attractors may go the other way."""
     rnn = ms.Ensemble([ms.RNN(cell, 1, 256, 2, generator=generator(seed)) for seed in range(3)]).cuda()
     x = torch.randn(50, 100, 1, generator=generator())
-    expected = ms.measure(rnn, x, stabilisation=3000, generator=generator()).vaa
-    monkeypatch.setattr(contexts, "MEASURED_IN", "tf32x3")
+    with measuring(rnn, x, 32) as (system, data), ms.engine(precision="ieee"):
+        expected = estimate(system, data, Draws(generator(), 3), 10, 32, 3000, 1e-4).vaa
     assert ms.measure(rnn, x, stabilisation=3000, generator=generator()).vaa == pytest.approx(expected, abs=0.02)
 
 

@@ -9,12 +9,6 @@ from torch import nn
 
 from multistable.scan import engine
 
-MEASURED_IN = "tf32x3"
-"""Precision of the products with recurrent matrices in measures: almost float32, and faster on a GPU with many states.
-
-In ``"ieee"`` every VAA was the same, see ``docs/engine.md``.
-"""
-
 
 @contextmanager
 def evaluating(rnn: nn.Module) -> Iterator[None]:
@@ -56,11 +50,12 @@ def ieee_float32() -> Iterator[None]:
 
 @contextmanager
 def measured_float32() -> Iterator[None]:
-    """:func:`ieee_float32` for measures, with the products of recurrences in ``MEASURED_IN``.
+    """:func:`ieee_float32`, with products of recurrences in almost float32 where many states advance on a GPU.
 
-    Where a gradient is needed these are in float32 all the same.
+    Every VAA that was compared was the same, see ``docs/engine.md``. Where a gradient is needed these products are in
+    float32 all the same.
     """
-    with ieee_float32(), engine(precision=MEASURED_IN):
+    with ieee_float32(), engine(precision="tf32x3"):
         yield
 
 

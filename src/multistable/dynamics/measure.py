@@ -54,8 +54,8 @@ def measure(
 ) -> Measure:
     """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
 
-    1/batch_size means one attractor for all states, 1 an attractor for each state. Computed in IEEE float32 or
-    better, whatever the global flags say; the network is not changed.
+    1/batch_size means one attractor for all states, 1 an attractor for each state. Computed in float32 or better, on
+    a GPU in almost float32 (docs/engine.md), whatever the global flags say; the network is not changed.
 
     Args:
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
@@ -81,7 +81,7 @@ def measure(
 
 @contextmanager
 def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
-    """:func:`studying` without gradients and in IEEE float32 or better."""
+    """:func:`studying` without gradients and in almost float32 or better."""
     network = _in_single_precision(rnn)
     with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as studied:
         yield studied

@@ -22,7 +22,8 @@ class Settings:
     Attributes:
         backend: ``"fused"`` for one launch or loop over the whole sequence, ``"reference"`` for the plain loop,
             ``"auto"`` for the first where it can be had.
-        precision: of the float32 products with recurrent matrices on a GPU: ``"ieee"``, ``"tf32x3"`` or ``"tf32"``.
+        precision: of the float32 products with recurrent matrices on a GPU, at least: ``"ieee"``; ``"tf32x3"``, almost
+            float32 where no gradient is needed, as measures have it whatever is set outside; or ``"tf32"``.
     """
 
     backend: str = "auto"

@@ -21,7 +21,7 @@ from multistable.cells.mgu import MGU
 from multistable.cells.nbrc import NBRC
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
-"""Of the products with the recurrent matrix: float32, three of TF32's 11 bits that make up almost float32, TF32."""
+"""Of the products with the recurrent matrix: float32; three of half precision, almost float32, for one; TF32."""
 
 MAX_HIDDEN = 1024
 
