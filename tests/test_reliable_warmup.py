@@ -162,6 +162,7 @@ def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_m
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_that_loses_its_attractors_on_the_way_ends_with_those_it_had(monkeypatch):
     monkeypatch.setattr(reliable, "FIRM_LOSS", 0.0)
+    monkeypatch.setattr(reliable, "LOOSE_STEPS", PATIENCE + 30)
     rnn, seen = remembering(), []
     kept = remember(rnn, seen)
 
@@ -177,7 +178,7 @@ def test_a_network_that_loses_its_attractors_on_the_way_ends_with_those_it_had(m
     assert history.outcome == "multistable"
     assert history.vaa > 0.95
     assert history.restarts == 0
-    assert CHECK_EVERY + PATIENCE < history.gradient_steps <= CHECK_EVERY + PATIENCE + 5
+    assert history.gradient_steps == PATIENCE + 30
     verified = [check.step for check in history.checks if check.asked and check.vaa > 0.95]
     assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), seen[verified[-1] - 1], strict=True))
 

@@ -23,13 +23,12 @@ from multistable.dynamics.warming import Warming, check_finite, descend, gradien
 # The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
-CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 10.0
+CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 20.0
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
 # distance that they stay apart. One that is not may be multistable all the same, but is apt to lose its attractors when
-# it is trained: it goes on for as many steps as Algorithm 3 has.
+# it is trained: it goes on, for as many steps as Algorithm 3 has at most.
 FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
-# Steps with periods below a quarter of the longest after which a network starts again from its first weights, or ends
-# with those that were multistable, if any were.
+# Steps with periods below a quarter of the longest after which a network starts again from its first weights.
 PATIENCE = 50
 # How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
 CHECK_EVERY, CHECK_STORED = 10, 20
@@ -102,16 +101,15 @@ class _Progress:
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
-        """Which networks have been stuck for too long and never were verified; they are at their beginning then."""
+        """Which networks have been stuck for too long, if they never were verified; they are at their beginning then."""
         again = (self.stuck >= PATIENCE) & ~self.verified
         self.longest = torch.where(again, FIRST_PERIOD, self.longest)
         self.age, self.stuck = (torch.where(again, 0, count) for count in (self.age, self.stuck))
         return again
 
     def end(self, step: int) -> None:
-        """Finish networks that have lost what they had, and those that have had all their steps."""
-        lost = self.verified & (self.stuck >= PATIENCE)
-        self.finished = self.finished | lost | (step >= self.limit)
+        """Finish networks that have had all their steps; those that were verified have fewer."""
+        self.finished = self.finished | (step >= torch.where(self.verified, LOOSE_STEPS, self.limit))
 
 
 @dataclass
