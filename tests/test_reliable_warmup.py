@@ -179,8 +179,33 @@ def test_a_network_that_loses_its_attractors_on_the_way_ends_with_those_it_had(m
     assert history.vaa > 0.95
     assert history.restarts == 0
     assert history.gradient_steps == PATIENCE + 30
-    verified = [check.step for check in history.checks if check.asked and check.vaa > 0.95]
-    assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), seen[verified[-1] - 1], strict=True))
+    assert [check.step for check in history.checks if check.passed] == [CHECK_EVERY]
+    assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), seen[CHECK_EVERY - 1], strict=True))
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_each_member_ends_with_its_last_weights_to_pass_or_the_nearest(monkeypatch):
+    """Of four, by the steps at which each passes: later weights, earlier ones, the first after step 30, and none."""
+    passes, ends, kept = [{10, 30}, {10}, {40}, set()], [30, 30, 40, 60], [30, 10, 40, 50]
+
+    def judged(self, which, step):
+        passed = which & torch.tensor([step in steps for steps in passes])
+        score = torch.where(passed, 5.0, 1.0 + (step == 50)).where(which, -torch.inf)
+        return verification.Verdict(passed, torch.full((4,), step / 100, dtype=torch.double), score.double())
+
+    monkeypatch.setattr(verification.Verification, "judge", judged)
+    monkeypatch.setattr(reliable, "LOOSE_STEPS", 30)
+    monkeypatch.setattr(reliable, "FIRM_LOSS", 0.0)
+    rnn, seen = ms.Ensemble([remembering() for _ in range(4)]), []
+    settings = {"steps": 60, "lr": 1e-4, "max_stabilisation": 5, "batch_size": 64, "on_step": remember(rnn, seen)}
+    history = quick(rnn, pushes(), generator=[generator(i) for i in range(4)], **settings)
+    assert history.gradient_steps.tolist() == ends
+    assert history.verified.tolist() == [True, True, True, False]
+    assert history.vaa[:3] == [0.3, 0.1, 0.4]
+    for member, step in enumerate(kept):
+        for parameter, then, before in zip(rnn.parameters(), seen[step - 1], seen[step - 2], strict=True):
+            assert torch.equal(parameter[member], then[member])
+            assert not torch.equal(then[member], before[member])
 
 
 @pytest.mark.usefixtures("short_verification")

@@ -27,6 +27,8 @@ class WarmupCheck(NamedTuple):
     """Which networks were looked at, ``(...)``."""
     vaa: Tensor
     """The true VAA ``(...)`` where it was measured, else NaN; where a VAA is wanted, else what a quicker test found."""
+    passed: Tensor
+    """With which networks the verification was content, ``(...)``; each ends with its last weights to pass."""
 
 
 class WarmupHistory:
@@ -37,8 +39,8 @@ class WarmupHistory:
         tolerance: how near VAA has to come to each target that is a wanted VAA, ``(...)``; NaN for the others, where
             more is better.
         vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
-        gradient_steps: how many steps each network took, ``(...)``. Members of an ensemble that were multistable
-            before the others took fewer than there are entries in the history, and stayed as they were from then on.
+        gradient_steps: how many steps each network took, ``(...)``. Members of an ensemble that had finished before the
+            others took fewer than there are entries in the history.
         verified: which networks passed the verification of the default warmup, ``(...)``. Where histories coincide, as
             they do in a T-Maze, so do states, and VAA is as high as it can be below ``target``.
         verifies: whether the warmup verified itself. Then a network that did not pass is not multistable, whatever

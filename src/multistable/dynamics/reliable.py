@@ -84,7 +84,7 @@ class _Progress:
         return self.storing | firm | (step >= LOOSE_STEPS)
 
     def ready(self, step: int) -> Tensor:
-        """Which networks to look at; after its last step any that is not surely a failure."""
+        """Which networks to look at; after ``limit`` steps any that is not surely a failure."""
         grown = (self.longest >= self.most) & (~self.verified | self.may_end(step))
         due = torch.where(self.storing, step % CHECK_STORED == 0, grown)
         return (due | (self.limit == step) & (self.storing | self.apart)) & ~self.finished
@@ -101,15 +101,16 @@ class _Progress:
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
-        """Which networks have been stuck for too long, if they never were verified; they are at their beginning then."""
+        """Which networks have been stuck for too long and never were verified: they are at their beginning again."""
         again = (self.stuck >= PATIENCE) & ~self.verified
+        self.losses = [torch.where(again, torch.inf, loss) for loss in self.losses]
         self.longest = torch.where(again, FIRST_PERIOD, self.longest)
         self.age, self.stuck = (torch.where(again, 0, count) for count in (self.age, self.stuck))
         return again
 
     def end(self, step: int) -> None:
-        """Finish networks that have had all their steps; those that were verified have fewer."""
-        self.finished = self.finished | (step >= torch.where(self.verified, LOOSE_STEPS, self.limit))
+        """Finish networks that have had all their steps; those that were verified go on to ``LOOSE_STEPS`` at most."""
+        self.finished = self.finished | (step >= self.limit) | self.verified & (step >= LOOSE_STEPS)
 
 
 @dataclass
@@ -132,10 +133,9 @@ class _Weights:
 
     def consider(self, verdict: Verdict) -> None:
         """Keep the present weights of networks that passed, or came nearer to it than before."""
-        score = torch.where(verdict.passed, torch.inf, verdict.score)
-        worse = (score <= self.score) & ~verdict.passed
+        worse = (verdict.score <= self.score) & ~verdict.passed
         interpolate(self.best, _copies(self.present), worse.float(), self.system)
-        self.score = torch.maximum(self.score, score)
+        self.score = torch.maximum(self.score, verdict.score)
 
     def settle(self) -> None:
         """Give every network its best weights; those that were never judged stay."""
@@ -143,10 +143,10 @@ class _Weights:
 
 
 def reliable_warmup(warming: Warming, verification: Verification, storage: Storage | None) -> Tensor:
-    """Warm up until the verification is content with every network, or for ``warming.limit`` steps, in place.
+    """Warm up until every network is verified and firm, or has had its steps, in place.
 
-    One that has finished stays as it is; what a network goes through does not depend on the others. One that is not as
-    it should be in the end has the weights with which it last was, or that came nearest.
+    What a network goes through does not depend on the others. In the end it has the last weights that the verification
+    was content with, or those that came nearest.
 
     Args:
         warming: the networks.
@@ -192,7 +192,7 @@ def _look(
         near = verification.near(storing, step, warming.target, warming.tolerance)
         weights.consider(near)
         passed, found = passed | near.passed, torch.where(storing, near.vaa, found)
-    warming.history.checks.append(WarmupCheck(step, ready, found))
+    warming.history.checks.append(WarmupCheck(step, ready, found, passed))
     return passed, found
 
 

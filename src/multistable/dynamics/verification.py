@@ -31,7 +31,8 @@ THOROUGH_INPUTS, WANTED_INPUTS, QUICK_STEPS = 40, 20, 1000
 # How many standard errors another measure may be off, in each case; and the share of the tolerance within which a
 # wanted VAA has to be.
 ERRORS, WANTED_ERRORS, NEAR = 2.0, 3.0, 0.5
-# What is added to the seed for draws of a second look: more than a warmup has steps.
+# There are so many looks that some network will be lucky in one: it has to pass a second one. What is added to the seed
+# for its draws, more than a warmup has steps.
 SECOND_LOOK = 10**6
 
 
@@ -92,7 +93,6 @@ class Verification:
                 score = torch.where(left, score.floor() + shares.mean(dim=-1) / 2, score)
                 left = left & enough
                 score = torch.where(left, score.floor() + 1, score)
-        # There are so many looks that some network will be lucky in one: it has to pass a second one.
         for draws in (step, step + SECOND_LOOK):
             if left.any():
                 measured = self._shares(left, draws, THOROUGH_INPUTS, self.states, 1.0, self.horizon)
@@ -118,18 +118,13 @@ class Verification:
         left = which & (quick >= wanted - NEAR * tolerance)
         value = torch.full_like(quick, torch.nan)
         score = torch.where(which, -1 - (quick - wanted).abs(), -torch.inf)
-        passed = torch.zeros_like(which)
-        if left.any():
-            shares = self._shares(left, step, WANTED_INPUTS, self.states, 1.0, self.horizon).vaa
-            value = torch.where(left, shares.mean(dim=-1), value)
-            score = torch.where(left, -(value - wanted).abs(), score)
-            passed = left & self._is_near(shares, wanted, tolerance)
-        if passed.any():
-            shares = self._shares(passed, step + SECOND_LOOK, THOROUGH_INPUTS, self.states, 1.0, self.horizon).vaa
-            value = torch.where(passed, shares.mean(dim=-1), value)
-            score = torch.where(passed, -(value - wanted).abs(), score)
-            passed = passed & self._is_near(shares, wanted, tolerance)
-        return Verdict(passed, torch.where(left, value, quick), score)
+        for draws, inputs in ((step, WANTED_INPUTS), (step + SECOND_LOOK, THOROUGH_INPUTS)):
+            if left.any():
+                shares = self._shares(left, draws, inputs, self.states, 1.0, self.horizon).vaa
+                value = torch.where(left, shares.mean(dim=-1), value)
+                score = torch.where(left, -(value - wanted).abs(), score)
+                left = left & self._is_near(shares, wanted, tolerance)
+        return Verdict(left, torch.where(value.isnan(), quick, value), score)
 
     def _is_near(self, shares: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
         """Whether shares ``(..., inputs)`` are as ``wanted (...)``, and another measure should find so, too."""

@@ -60,10 +60,11 @@ def warmup(
     constant input, and moves the parameters so that the states stay apart. Only the parameters of recurrent layers
     change, of double layers only those of the half to warm up; parameters that do not require gradients stay.
 
-    The default looks at the true VAA every few steps, goes on until it has reached ``target``, and stops then. With a
-    target below 0.95 it gives sequences few attractors, far from each other, until the VAA is the target within
-    ``tolerance``; where it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's
-    procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
+    The default looks at the true VAA every few steps and goes on until it has reached ``target``, and, up to step 100,
+    until states have come to rest as well; the weights are the last with which VAA had reached it. With a target below
+    0.95 it gives sequences few attractors, far from each other, until the VAA is the target within ``tolerance``; where
+    it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's procedure, Algorithm 3,
+    takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
     anything stops the procedure, the parameters are as they were before.
