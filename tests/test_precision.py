@@ -102,3 +102,4 @@ def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
     assert [row["cell"] for row in record["steps"]] == ["gru", "lstm", "mgu", "nbrc"]
     assert all(row["ieee error"] == row["tf32x3 error"] < 1e-5 for row in record["steps"])
     assert [row["difference"] for row in record["measures"]] == [0, 0]
+    assert [row["difference on the way"] for row in record["measures"]] == [0, 0]
