@@ -6,11 +6,14 @@
 prints two tables, and writes ``<output>.txt`` and ``<output>.json``. The first has the time of a step of one layer
 under a constant input, and the relative error after 60 steps against float64, of h or c, whichever is larger; weights,
 inputs and states are drawn from normal distributions. The second has the time of ``ms.measure`` of an ensemble, part of
-which was warmed up, and the largest difference between the VAA of a network in one precision and in the other. What a
-first call compiles is not in the times. On a CPU sizes are tiny, and both precisions are the same code.
+which was warmed up, and the largest difference between the VAA of a network in one precision and in the other. Most of
+these VAA are 1 or that of a single attractor; for values between, networks on the way from untouched to warmed-up
+weights are measured as well, which is not timed. What a first call compiles is not in the times. On a CPU sizes are
+tiny, and both precisions are the same code.
 """
 
 import argparse
+import copy
 import datetime
 import json
 import platform
@@ -38,6 +41,10 @@ from multistable.scan import scan
 CELL_NAMES, MEASURED = ("gru", "lstm", "mgu", "nbrc"), ("gru", "lstm")
 PRECISIONS = ("ieee", "tf32x3")
 CHECKED_STEPS, REPEATS = 60, 3
+ON_THE_WAY = (0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of the way from untouched to warmed-up weights."""
+MOVED = 2
+"""How many networks are taken part of it."""
 
 Row = dict[str, Any]
 
@@ -114,13 +121,24 @@ def step(name: str, sizes: Sizes, device: torch.device) -> Row:
     return row
 
 
-def partly_warmed_up(name: str, sequences: Tensor, sizes: Sizes, device: torch.device) -> ms.Ensemble:
-    """Networks of two layers, the first of them warmed up."""
+def ensembles(name: str, sequences: Tensor, sizes: Sizes, device: torch.device) -> tuple[ms.Ensemble, ms.Ensemble]:
+    """Networks of two layers, the first of them warmed up; and some on the way there, from the first of these."""
     networks = [ms.RNN(name, 1, sizes.hidden, 2, generator=generator(seed)) for seed in range(sizes.networks)]
     warm = ms.Ensemble(networks[: sizes.warmed]).to(device)
     with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
         ms.warmup(warm, sequences, algorithm="paper", steps=sizes.warmup, batch_size=100, generator=generator(2))
-    return ms.Ensemble([*warm.cpu().unstack(), *networks[sizes.warmed :]]).to(device)
+    warmed = warm.cpu().unstack()
+    between = [
+        on_the_way(a, b, share) for a, b in zip(networks[:MOVED], warmed[:MOVED], strict=True) for share in ON_THE_WAY
+    ]
+    return ms.Ensemble([*warmed, *networks[sizes.warmed :]]).to(device), ms.Ensemble(between).to(device)
+
+
+def on_the_way(a: ms.RNN, b: ms.RNN, share: float) -> ms.RNN:
+    """A network with the weights of ``a``, moved by a share of the way towards those of ``b``."""
+    between, target = copy.deepcopy(a), b.state_dict()
+    between.load_state_dict({key: value.lerp(target[key], share) for key, value in a.state_dict().items()})
+    return between
 
 
 def measured(rnn: nn.Module, sequences: Tensor, sizes: Sizes, precision: str) -> Measure:
@@ -134,12 +152,15 @@ def measure(name: str, sizes: Sizes, device: torch.device) -> Row:
     """A row of the second table."""
     row: Row = {"cell": name}
     sequences = torch.randn(30, 200, 1, generator=generator(0)).to(device)
-    rnn = partly_warmed_up(name, sequences, sizes, device)
+    rnn, between = ensembles(name, sequences, sizes, device)
     for precision in PRECISIONS:
         measured(rnn, sequences, replace(sizes, stabilisation=1), precision)
         found, row[f"{precision} s"] = timed(partial(measured, rnn, sequences, sizes, precision))
         row[f"{precision} vaa"] = found.vaa
-    row["difference"] = max(abs(a - b) for a, b in zip(row["ieee vaa"], row["tf32x3 vaa"], strict=True))
+        row[f"{precision} vaa on the way"] = measured(between, sequences, sizes, precision).vaa
+    for which in ("", " on the way"):
+        pairs = zip(row[f"ieee vaa{which}"], row[f"tf32x3 vaa{which}"], strict=True)
+        row[f"difference{which}"] = max(abs(a - b) for a, b in pairs)
     return row
 
 
@@ -176,6 +197,18 @@ def tables(sizes: Sizes, steps: list[Row], measures: list[Row]) -> list[str]:
         lines.append(
             f"{row['cell']:6}{a:10.2f}{b:10.2f}{a / b:8.2f}{groups[0]:>14}{groups[1]:>14}{row['difference']:20.4g}"
         )
+    lines += [
+        "",
+        "VAA in ieee, tf32x3 of networks on the way from untouched to warmed-up weights, by the share of it",
+        f"{'cell':6}{'network':8}" + "".join(f"{share:>16}" for share in ON_THE_WAY),
+    ]
+    for row in measures:
+        both = zip(row["ieee vaa on the way"], row["tf32x3 vaa on the way"], strict=True)
+        pairs = [f"{a:.4f}, {b:.4f}" for a, b in both]
+        for network in range(MOVED):
+            own = pairs[network * len(ON_THE_WAY) :][: len(ON_THE_WAY)]
+            lines.append(f"{row['cell']:6}{network:<8}" + "".join(f"{pair:>16}" for pair in own))
+        lines.append(f"largest difference: {row['difference on the way']:.4g}")
     return lines
 
 

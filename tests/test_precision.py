@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics.contexts import tf32
+from multistable.dynamics.contexts import ieee_float32, tf32
 from multistable.dynamics.stabilisation import stabilise
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput
@@ -72,7 +72,7 @@ def test_tf32_ends_with_its_context():
 
 
 @pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
-@pytest.mark.parametrize("outer", ["ieee", "tf32"])
+@pytest.mark.parametrize("outer", [ieee_float32, tf32])
 def test_measures_are_in_almost_float32(outer, monkeypatch):
     """Those of a warmup, too, whatever is set outside; PyTorch's own products are in float32."""
     seen = []
@@ -85,7 +85,7 @@ def test_measures_are_in_almost_float32(outer, monkeypatch):
     for module in ("measure", "verification"):
         monkeypatch.setattr(sys.modules[f"multistable.dynamics.{module}"], "stabilise", noting)
     sequences, rnn = torch.randn(5, 8, 1), torch.nn.GRU(1, 4)
-    with ms.engine(precision=outer):
+    with outer():
         ms.measure(rnn, sequences, batches=1, batch_size=4)
         assert seen == [("tf32x3", True)]
         ms.warmup(rnn, sequences, steps=2, batch_size=4, max_stabilisation=2)
@@ -102,3 +102,4 @@ def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
     assert [row["cell"] for row in record["steps"]] == ["gru", "lstm", "mgu", "nbrc"]
     assert all(row["ieee error"] == row["tf32x3 error"] < 1e-5 for row in record["steps"])
     assert [row["difference"] for row in record["measures"]] == [0, 0]
+    assert [row["difference on the way"] for row in record["measures"]] == [0, 0]

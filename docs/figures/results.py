@@ -3,8 +3,8 @@
     python docs/figures/results.py copy_50                 # from docs/results/copy_50.json
     python docs/figures/results.py copy_50 --runs runs     # from run folders, whose results are stored first
 
-Stored results of runs that have no finished folder there are kept as they are. Tables and verdicts are printed as
-Markdown.
+Stored results of runs that have no finished folder there are kept, with settings that are new since then spelled out.
+Tables and verdicts are printed as Markdown.
 """
 
 import argparse
@@ -234,9 +234,18 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
 
 
 def store(runs: list[Config], out: Path, stored: Path) -> None:
-    """Add the finished ones of some runs to those that are stored already, in the order of the runs."""
-    known = read_results(stored) if stored.exists() else []
-    results = {result.config.name: result for result in [*known, *finished(runs, out)]}
+    """Add the finished ones of some runs to those that are stored already, in the order of the runs.
+
+    Ends the script, with nothing written, where no run is finished or a stored one is not among the runs.
+    """
+    known, found = read_results(stored) if stored.exists() else [], finished(runs, out)
+    if not found:
+        raise SystemExit(f"none of the runs of this page is finished in {out}; nothing was written")
+    others = {result.config.name for result in known} - {config.name for config in runs}
+    if others:
+        some = f"{len(others)} runs that are not of this page, such as {min(others)}"
+        raise SystemExit(f"{stored} has results of {some}; nothing was written")
+    results = {result.config.name: result for result in [*known, *found]}
     write_results((results[config.name] for config in runs if config.name in results), stored)
 
 
@@ -249,14 +258,17 @@ def main() -> None:
     page, stored = PAGES[arguments.page], RESULTS / f"{arguments.page}.json"
     if arguments.runs:
         store(page.runs, arguments.runs, stored)
-    results = read_results(stored)
+    results = read_results(stored) if stored.exists() else []
+    if not results:
+        raise SystemExit(f"there are no results in {stored}: --runs takes them from a folder of finished runs")
     for picture in page.pictures:
         png(picture.draw(results), RESULTS / f"{arguments.page}_{picture.name}.png")
         print(table(*picture.table(results)) + "\n")
     for further in page.tables:
         print(table(*further(results)) + "\n")
     print(verdicts(page.claims, results))
-    print(f"\n{len(results)} of {len(page.runs)} runs, {wall_time(results):.0f} s on {results[0].record['device']}")
+    devices = ", ".join(sorted({result.record["device"] for result in results}))
+    print(f"\n{len(results)} of {len(page.runs)} runs, {wall_time(results):.0f} s on {devices}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""How results of runs are added to those that are stored beside a page of the documents."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from multistable.experiments.archive import read_results
+from multistable.training import RunFolder
+from small_runs import small
+
+RUNS = [small(seed=seed) for seed in range(4)]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The script ``docs/figures/results.py``."""
+    file = Path(__file__).parents[1] / "docs" / "figures" / "results.py"
+    spec = importlib.util.spec_from_file_location("results_pages", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def finish(config, out, device="CPU"):
+    """Make the folder of a run that is finished."""
+    folder = RunFolder.of(config, out)
+    folder.path.mkdir(parents=True)
+    folder.write_config(config)
+    folder.add_metrics({"epoch": 0, "validation_loss": 1 / 3 + config.seed})
+    record = {"seconds": 1 + config.seed, "together": 1, "device": device}
+    folder.finish({"results": {"test_loss": 0.1}, "record": record})
+
+
+@pytest.fixture
+def stored(pages, tmp_path):
+    """A file with the results of two of the runs, which have no folder any more."""
+    for config in RUNS[1:3]:
+        finish(config, tmp_path / "former")
+    pages.store(RUNS, tmp_path / "former", tmp_path / "stored.json")
+    return tmp_path / "stored.json"
+
+
+def test_results_are_added_in_the_order_of_the_runs(pages, stored, tmp_path):
+    before = stored.read_text().splitlines()[1:-1]
+    for config in (RUNS[0], RUNS[3]):
+        finish(config, tmp_path / "runs")
+    pages.store(RUNS, tmp_path / "runs", stored)
+    after = stored.read_text().splitlines()[1:-1]
+    assert [line.rstrip(",") for line in after[1:3]] == [line.rstrip(",") for line in before]
+    assert [result.config for result in read_results(stored)] == RUNS
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["something stored", "nothing stored"])
+def test_nothing_finished_is_refused(known, pages, stored, tmp_path):
+    if not known:
+        stored.unlink()
+    before = stored.read_bytes() if known else None
+    with pytest.raises(SystemExit, match=r"none of the runs of this page is finished in .*runs; nothing was written"):
+        pages.store(RUNS, tmp_path / "runs", stored)
+    assert (stored.read_bytes() if stored.exists() else None) == before
+
+
+def test_stored_results_of_other_runs_are_not_dropped(pages, stored, tmp_path):
+    before = stored.read_bytes()
+    finish(RUNS[0], tmp_path / "runs")
+    with pytest.raises(SystemExit, match=rf"1 runs .* not of this page, such as {re.escape(RUNS[2].name)};"):
+        pages.store(RUNS[:2], tmp_path / "runs", stored)
+    assert stored.read_bytes() == before
+
+
+@pytest.fixture
+def page(pages, tmp_path, monkeypatch):
+    """A function that runs the script for a page without pictures, whose file is that of ``stored``."""
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    monkeypatch.setitem(pages.PAGES, "stored", pages.Page(RUNS, (), ()))
+
+    def run(*options):
+        monkeypatch.setattr(sys, "argv", ["results.py", "stored", *map(str, options)])
+        pages.main()
+
+    return run
+
+
+def test_all_devices_are_named(page, stored, tmp_path, capsys):
+    finish(RUNS[0], tmp_path / "runs", "a GPU")
+    page("--runs", tmp_path / "runs")
+    assert capsys.readouterr().out.endswith("3 of 4 runs, 6 s on CPU, a GPU\n")
+
+
+def test_a_page_without_results_is_refused(page, tmp_path):
+    with pytest.raises(SystemExit, match=r"no results in .*--runs"):
+        page()
+    assert not (tmp_path / "stored.json").exists()
