@@ -235,57 +235,6 @@ def test_a_network_that_forgets_under_large_inputs_does_not_pass():
     assert math.isnan(history.checks[-1].vaa)
 
 
-@pytest.mark.parametrize(
-    ("shares", "passes"), [([0.975] * 40, True), ([1.0] * 39 + [0.0], False), ([0.96] * 40, False)]
-)
-@pytest.mark.parametrize("look", [1, 2])
-def test_a_network_passes_if_another_measure_should_be_content_too(look, shares, passes, monkeypatch):
-    """The same mean with one input under which all is forgotten: ten others may have it, and then be below 0.9.
-
-    In one look and in the next, which has other inputs.
-    """
-    looks = []
-
-    def known(self, which, step, inputs, states, scale, steps):
-        if scale == 1:
-            looks.append(step)
-        values = torch.tensor(shares) if len(looks) == look else torch.ones(inputs)
-        return verification._Shares(values, values)
-
-    monkeypatch.setattr(verification.Verification, "_shares", known)
-    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(0.95), 10, 32, 10_000, 1e-4)
-    verdict = network.judge(torch.tensor(True), step=10)
-    assert bool(verdict.passed) == passes
-    assert len(set(looks)) == len(looks) == (2 if passes else look)
-    assert passes == bool(verdict.score >= 5)
-
-
-def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(monkeypatch):
-    """Of many inputs of the screening, which are larger than those of the measure."""
-    worst = 1.0
-
-    def known(self, which, step, inputs, states, scale, steps):
-        values = torch.tensor([worst if scale > 1 else 1.0] + [1.0] * (inputs - 1))
-        return verification._Shares(values, values)
-
-    monkeypatch.setattr(verification.Verification, "_shares", known)
-    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(0.95), 10, 32, 10_000, 1e-4)
-    assert bool(network.judge(torch.tensor(True), step=10).passed)
-    worst = 0.5
-    assert not bool(network.judge(torch.tensor(True), step=10).passed)
-
-
-def test_a_single_attractor_never_passes(monkeypatch):
-    """Not even where all histories coincide, so that VAA is as high as it can be."""
-
-    def known(self, which, step, inputs, states, scale, steps):
-        return verification._Shares(torch.full((inputs,), 1 / 32), torch.ones(inputs))
-
-    monkeypatch.setattr(verification.Verification, "_shares", known)
-    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(0.95), 10, 32, 10_000, 1e-4)
-    assert not bool(network.judge(torch.tensor(True), step=10).passed)
-
-
 @pytest.mark.parametrize(("target", "method"), [(0.95, "judge"), (0.25, "near")])
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_that_never_passes_has_the_weights_that_came_nearest(target, method, monkeypatch):
@@ -337,35 +286,6 @@ def test_a_wanted_vaa_is_reached_by_attractors_far_apart(kind):
     for eps in (1e-4, 1e-2):
         after = ms.measure(rnn, x, eps=eps, generator=generator(99)).vaa
         assert after == pytest.approx(0.25, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "first", "second", "found"),
-    [
-        (0.25, [0.27], [0.23], 0.23),
-        (0.25, [0.31], [], None),
-        (0.25, [0.27], [0.31], None),
-        (0.25, [0.27], [0.0, 0.5], None),
-        (0.25, [0.05], [], None),
-        (0.05, [1 / 32], [], None),
-    ],
-)
-def test_a_wanted_vaa_is_there_if_a_second_look_finds_it_too(wanted, first, second, found, monkeypatch):
-    """By its mean, and so surely that ten other inputs should find it within 0.1; one attractor is too few."""
-    seeds = []
-
-    def known(self, which, step, inputs, states, scale, steps):
-        seeds.append(step)
-        shares = torch.tensor(second if inputs == 40 else first).repeat(inputs)
-        return verification._Shares(shares, shares)
-
-    monkeypatch.setattr(verification.Verification, "_shares", known)
-    network = verification.Verification(None, pushes(), torch.tensor(0), torch.tensor(wanted), 10, 32, 10_000, 1e-4)
-    verdict = network.near(torch.tensor(True), 10, torch.tensor(wanted), 0.1)
-    assert bool(verdict.passed) == (found is not None)
-    if found is not None:
-        assert verdict.vaa == pytest.approx(found)
-        assert seeds[-1] not in seeds[:-1]
 
 
 @pytest.mark.usefixtures("short_verification")
