@@ -222,6 +222,24 @@ def test_a_network_that_stays_collapsed_starts_again_and_warns():
 
 
 @pytest.mark.usefixtures("short_verification")
+def test_losses_from_before_a_restart_do_not_make_a_network_firm(monkeypatch):
+    monkeypatch.setattr(reliable, "PATIENCE", 5)
+    monkeypatch.setattr(reliable, "FIRST_PERIOD", 8.0)
+    monkeypatch.setattr(reliable, "FIRM_LOSS", 1e9)
+    rnn = remembering()
+
+    def spoil(step):
+        """Until it starts again with its first weights."""
+        if step.step == 1 or max(p.abs().max() for p in rnn.parameters()) < 0.1:
+            zero(rnn)
+
+    history = quick(rnn, pushes(), lr=1e-6, max_stabilisation=8, batch_size=64, on_step=spoil)
+    assert history.restarts == 1
+    assert history.checks[0].passed
+    assert history.gradient_steps == 2 * CHECK_EVERY
+
+
+@pytest.mark.usefixtures("short_verification")
 def test_a_network_that_forgets_under_large_inputs_does_not_pass():
     """Each unit remembers a sign, but an input far from zero, which the measure meets seldom, sets them all."""
     rnn = remembering()

@@ -112,7 +112,8 @@ def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precis
     Returns:
         The state after the last step, each field ``(..., n, hidden_size)``.
     """
-    from multistable.scan.kernels.recurrence import KINDS, advance_all, one_lead, one_lead_in_time
+    from multistable.scan.kernels.leading import one_lead, one_lead_in_time
+    from multistable.scan.kernels.recurrence import KINDS, advance_all
 
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")

@@ -14,6 +14,7 @@ from torch import Tensor
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
+from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
 from multistable.scan.retained import graph_is_kept
@@ -270,28 +271,6 @@ def _add_products(kind: Kind, of_weight: Tensor, before: Tensor, factor: Tensor,
         out.baddbmm_(a.mT, b, beta=0 if first else 1)
 
 
-def one_lead(x: Tensor, lead: int) -> Tensor:
-    """``(..., any)``, of which ``lead`` leading dimensions become one, ``(networks, any)``."""
-    return x.flatten(0, lead - 1) if lead > 1 else x if lead else x.unsqueeze(0)
-
-
-def one_lead_in_time(x: Tensor) -> Tensor:
-    """``(time, ..., rows, any)`` as ``(time, networks, rows, any)``; an expansion in time stays one."""
-    if x.dim() == 3:
-        return x.unsqueeze(1)
-    lead = x.stride()[1:-2]
-    mergeable = all(lead[i] == lead[i + 1] * x.shape[i + 2] for i in range(len(lead) - 1))
-    if mergeable or x.stride(0) != 0:
-        return x.flatten(1, -3)
-    once = x[0].flatten(0, -3)
-    return once.expand(len(x), *once.shape)
-
-
-def _own_lead_in_time(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """``(time, networks, rows, any)`` as ``(time, *lead, rows, any)``, a view."""
-    return x.unflatten(1, lead) if len(lead) > 1 else x if lead else x.squeeze(1)
-
-
 def all_states(
     kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
     bias: Tensor | None, *states: Tensor,
@@ -332,7 +311,7 @@ def _advance(kind: Kind, precision: str, tensors: list[Any], *, save: bool) -> t
 
 
 def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(_own_lead_in_time(buffer[:, 1:].transpose(0, 1), lead) for buffer in buffers)
+    return tuple(own_lead_in_time(buffer[:, 1:].transpose(0, 1), lead) for buffer in buffers)
 
 
 class Recurrence(torch.autograd.Function):
@@ -393,7 +372,7 @@ class Recurrence(torch.autograd.Function):
         return (
             None,
             None,
-            None if of_x is None else _own_lead_in_time(of_x, ctx.lead),
+            None if of_x is None else own_lead_in_time(of_x, ctx.lead),
             *(None if other is None else other.reshape(*ctx.lead, *other.shape[1:]) for other in others),
         )
 
