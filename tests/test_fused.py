@@ -20,7 +20,7 @@ from multistable import scan as time_loop
 from multistable.cells import GRU
 from multistable.cells.elman import Elman
 from multistable.scan import engine, fused, reference
-from multistable.scan.kernels import recurrence
+from multistable.scan.kernels import project, recurrence
 from multistable.scan.kernels.plan import plan
 
 if HAS_GPU:
@@ -83,9 +83,14 @@ def test_a_state_that_is_not_given_is_zero(name):
 
 @pytest.mark.parametrize("lead", [(), (3,), (2, 2)], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_projection_is_overwritten_and_its_gradients_are_right(name, shared, lead):
-    """From the input on, with gradients of the input, its weight and its bias; one input for all, or one for each."""
+def test_the_projection_is_overwritten_and_its_gradients_are_right(name, few, shared, lead, monkeypatch):
+    """From the input on, with gradients of the input, its weight and its bias; one input for all, or one for each.
+
+    By a matrix product, or by the kernel for few inputs.
+    """
+    monkeypatch.setattr(project, "MANY_NUMBERS", 0 if few else 2**40)
     cell, weights, _, state, upstream = problem(name, 4, 3, 16, lead)
     generator = torch.Generator().manual_seed(5)
     own = (1,) * len(lead) if shared else lead
@@ -103,6 +108,21 @@ def test_the_projection_is_overwritten_and_its_gradients_are_right(name, shared,
     for value, expected in zip(results[1], results[0], strict=True):
         assert value.shape == expected.shape
         assert relative_error(value, expected) < TOLERANCE["ieee"]
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 4])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
+    """More rows and columns than a program has, neither a multiple; room for more columns; any strides."""
+    monkeypatch.setattr(project, "MANY_NUMBERS", 0)
+    u = torch.randn(33, 2, 5, 2 * inputs, device=DEVICE).transpose(0, 2)[..., ::2]
+    weight, offset = torch.randn(2, inputs, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
+    assert project.is_of_few(u, weight)
+    result, room = project.project(u, weight, offset if bias else None, 200)
+    expected = u @ weight + offset[:, None] if bias else u @ weight
+    assert torch.allclose(result, expected, rtol=1e-6, atol=1e-6)
+    assert torch.equal(room[..., :150].transpose(0, 1), result)
+    assert room[..., 150:].isnan().all()
 
 
 @pytest.mark.parametrize("lead", [(), (2, 3)], ids=["one", "two by three"])

@@ -93,6 +93,21 @@ def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
     check("gru", 2, 17, 48, (2,), precision="tf32", tolerance=2e-3, recurrent_bias=True)
 
 
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+@pytest.mark.parametrize(("hidden", "processors"), [(24, 4), (200, 9)])
+@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@torch.no_grad()
+def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, precision, matrix_units):
+    """The bias of each network, in units that do not fill their tile; in the product with the input it is not."""
+    matrix_units(processors)
+    cell, weights, _, state, _ = problem(name, 3, 17, hidden, (2,))
+    u = torch.randn(3, 2, 17, 3, dtype=torch.float64, device=DEVICE)
+    expected = reference.scan(cell.bind(weights), cell.bind(weights).project(u), state)
+    states = fused.scan_input(cell.bind(single(weights)), single(u), single(state), precision=precision)
+    for value, exact in zip(states, expected, strict=True):
+        assert relative_error(value, exact) < (2e-3 if precision == "tf32" else 1e-5)
+
+
 @pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
 @pytest.mark.parametrize("name", ON_MATRIX_UNITS)
 def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_units):

@@ -96,6 +96,14 @@ def products(
 
 
 @gluon.jit
+def plus(x, bias, mask, ADDED: gl.constexpr):
+    """A gate of the projected input with its bias, read anew at each step: registers have no place for it."""
+    if ADDED:
+        x += gl.load(bias, mask=mask, other=0.0)
+    return x
+
+
+@gluon.jit
 def room_for_factor(SHAPE: gl.constexpr, HALVES: gl.constexpr):
     """Shared memory for a left operand."""
     if HALVES:
@@ -117,14 +125,16 @@ def room_for_weights(n: gl.constexpr, SHAPE: gl.constexpr, HALVES: gl.constexpr)
 
 @gluon.jit(do_not_specialize=["T", "N", "B", "span"])
 def advance(
-    projected, weight, bias, hidden, memory, slots, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
-    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SLOTS: gl.constexpr, BIAS: gl.constexpr,
-    ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
-    SAVE: gl.constexpr, KEEP: gl.constexpr, HALVES: gl.constexpr,
+    projected, of_input, weight, bias, hidden, memory, slots, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row,
+    state_n,
+    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SLOTS: gl.constexpr,
+    OF_INPUT: gl.constexpr, BIAS: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr,
+    SPLITS: gl.constexpr, HELD: gl.constexpr, SAVE: gl.constexpr, KEEP: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
 
-    With ``HALVES``, products are almost float32, see ``matrix_halves.py``.
+    With ``OF_INPUT``, the bias ``of_input``, ``(N, X * H)``, is added to the projected input: here it costs no pass
+    over memory. With ``HALVES``, products are almost float32, see ``matrix_halves.py``.
     """
     WARPS: gl.constexpr = gl.num_warps()
     ALONE: gl.constexpr = SPLITS == 1
@@ -163,6 +173,7 @@ def advance(
             w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, G, K, J)
         if BIAS:
             w_bias = gl.load(bias + n * H + unit, mask=unit < H, other=0.0)
+        x_bias = of_input + n * (X * H) + unit
         h = gl.load(hidden_n + own, mask=mask, other=0.0)
         c = gl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
         pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
@@ -173,14 +184,18 @@ def advance(
             if KIND == "mgu":
                 p = products(factor, w, sums, 0, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
                 turn = after(turn)
-                f = sigmoid(x[0] + p[0])
+                f = sigmoid(plus(x[0], x_bias, unit < H, OF_INPUT) + p[0])
                 pass_on(f * h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
                 q = products(factor, w, sums, 1, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
-                candidate = tanh(x[1] + q[0])
+                candidate = tanh(plus(x[1], x_bias + H, unit < H, OF_INPUT) + q[0])
                 h = f * candidate + (1 - f) * h
                 s = (f, candidate)
             else:
                 p = products(factor, w, sums, 0, G, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
+                x_and_bias = ()
+                for g in gl.static_range(X):
+                    x_and_bias = x_and_bias + (plus(x[g], x_bias + g * H, unit < H, OF_INPUT),)
+                x = x_and_bias
                 if KIND == "lstm":
                     h, c, s = lstm_forward(x, p, c)
                 elif KIND == "gru":

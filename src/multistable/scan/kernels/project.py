@@ -1,7 +1,14 @@
 """The product with the input, written where the recurrence will keep its slots, and its gradients."""
 
 import torch
+import triton
 from torch import Tensor
+
+from multistable.scan.kernels.few_inputs import project_few
+
+FEW_INPUTS = 4
+MANY_NUMBERS = 2**22
+"""A product of so few inputs and at least so many numbers is a kernel of its own, see ``few_inputs.py``."""
 
 
 def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
@@ -23,12 +30,24 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple
     time, networks, rows, _ = u.shape
     room = u.new_empty(networks, time * rows, width)
     product = room[..., : weight.shape[-1]]
-    if bias is None:
+    if is_of_few(u, weight):
+        tile = min(32, triton.next_power_of_2(rows))
+        grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), networks)
+        project_few[grid](
+            u, weight.contiguous(), weight if bias is None else bias.contiguous(), room, rows, weight.shape[-1], width,
+            *u.stride(), IN=u.shape[-1], BIAS=bias is not None, ROWS=tile, COLUMNS=128,
+        )  # fmt: skip
+    elif bias is None:
         torch.bmm(network_first(u), weight, out=product)
     else:
         torch.baddbmm(bias.unsqueeze(1), network_first(u), weight, out=product)
     room = room.unflatten(1, (time, rows))
     return room[..., : weight.shape[-1]].transpose(0, 1), room
+
+
+def is_of_few(u: Tensor, weight: Tensor) -> bool:
+    """Whether the product is that of ``project_few``, in which a bias costs nothing."""
+    return u.shape[-1] <= FEW_INPUTS and u[..., 0].numel() * weight.shape[-1] >= MANY_NUMBERS
 
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:

@@ -16,7 +16,7 @@ from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
-from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project
+from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, is_of_few, network_first, project
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
@@ -120,7 +120,8 @@ def advance_all(
 
     Args:
         projected: ``(time, networks, rows, gates * hidden)``, any strides.
-        of_input: the bias of the input, ``(networks, gates * hidden)``, of a BRC whose projected input is without it.
+        of_input: the bias of the input, ``(networks, gates * hidden)``, where the projected input is without it: see
+            ``_adds_bias``.
         weight: ``(networks, hidden, gates * hidden)``, of a BRC ``(networks, 2 * hidden)``.
         bias: the recurrent bias of a GRU, ``(networks, hidden)``.
         states: the state before the first step, each field ``(networks, rows, hidden)``; none for zero.
@@ -154,12 +155,13 @@ def advance_all(
         division = _plan(kind, projected, N, B, H, precision, backward=save)
         if division.matrix:
             _matrix().advance[division.grid](
-                projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
+                projected, weight if of_input is None else of_input.contiguous(), weight,
+                weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
                 _inbox(division, projected, 1), T, N, B, division.span, *projected.stride(), weight.stride(0),
                 weight.stride(1), buffers[0].stride(0),
-                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
-                SAVE=save, KEEP=keep, HALVES=division.halves, HELD=HELD_HALVES if division.halves else HELD_FORWARD,
-                **division.constants,
+                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots,
+                OF_INPUT=of_input is not None, BIAS=bias is not None, SAVE=save, KEEP=keep, HALVES=division.halves,
+                HELD=HELD_HALVES if division.halves else HELD_FORWARD, **division.constants,
             )  # fmt: skip
             return buffers
         exchanged = kind.name == "mgu" and division.splits > 1
@@ -301,13 +303,20 @@ def _advance(kind: Kind, precision: str, tensors: list[Any], *, save: bool) -> t
         T, N, B, width = x.shape
         slots = x.new_empty(N, T, B, width // kind.projected * kind.slots) if save else None
         return advance_all(kind, precision, x, None, weight, bias, tuple(states), slots), slots
-    blocks = kind.slots if save else kind.projected
-    width = input_weight.shape[-1] // kind.projected * blocks
-    # The kernel of a BRC adds the bias, for others it is part of the product.
-    apart, within = (input_bias, None) if kind.name == "brc" else (None, input_bias)
-    projected, room = project(x, input_weight, within, width)
+    H = input_weight.shape[-1] // kind.projected
+    _, N, B, _ = x.shape
+    adds = not is_of_few(x, input_weight) and _adds_bias(kind, x, N, B, H, precision, save=save)
+    apart, within = (input_bias, None) if adds else (None, input_bias)
+    with _on(x):
+        projected, room = project(x, input_weight, within, H * (kind.slots if save else kind.projected))
     slots = room if save else None
     return advance_all(kind, precision, projected, apart, weight, bias, tuple(states), slots), slots
+
+
+def _adds_bias(kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str, *, save: bool) -> bool:
+    """Whether the kernel adds the input's bias to its projected input; else it is part of the product."""
+    # Beside the product it would be a pass over memory more. A row at a time, registers have no place for it.
+    return kind.name == "brc" or _plan(kind, like, networks, rows, hidden, precision, backward=save).matrix
 
 
 def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
