@@ -27,8 +27,9 @@ from multistable.cells import CELLS
 from multistable.cells.base import Cell
 from multistable.scan import engine, fused, scan
 from multistable.scan.graphs import Graphed
+from multistable.scan.kernels.kinds import KINDS
 from multistable.scan.kernels.plan import plan
-from multistable.scan.kernels.recurrence import KINDS, capacity
+from multistable.scan.kernels.recurrence import capacity
 
 BATCH = 32
 CELL_NAMES = ("gru", "lstm", "mgu", "nbrc", "brc")

@@ -35,10 +35,10 @@ def poisoned_memory(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "new_empty", poisoned)
 
 
-def make(name, hidden, lead=(), *, seed=0, **options):
+def make(name, hidden, lead=(), *, seed=0, inputs=3, **options):
     """A cell with the given leading dimensions whose weights are large enough for every gate to matter."""
     generator = torch.Generator().manual_seed(seed)
-    cell = CELLS[name](3, hidden, **options)
+    cell = CELLS[name](inputs, hidden, **options)
     weights = {
         key: torch.randn(*lead, *value.shape, generator=generator, dtype=torch.float64).to(DEVICE)
         * (1.0 if value.dim() == 1 else hidden**-0.5)

@@ -180,7 +180,7 @@ def kernels():
     package = importlib.import_module(PACKAGE)
     attributes = dict(vars(package))
     matrix = ("matrix_product", "matrix_halves", "matrix_exchange", "matrix")
-    own = [f"{PACKAGE}.{name}" for name in ("equations", "product", "forward", *matrix)]
+    own = [f"{PACKAGE}.{name}" for name in ("equations", "product", "forward", "thrice", *matrix)]
     kept = {name: sys.modules.pop(name) for name in [*sys.modules] if name in own or name.split(".")[0] == "triton"}
     try:
         sys.modules.update(names)

@@ -117,8 +117,8 @@ def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
     monkeypatch.setattr(project, "MANY_NUMBERS", 0)
     u = torch.randn(33, 2, 5, 2 * inputs, device=DEVICE).transpose(0, 2)[..., ::2]
     weight, offset = torch.randn(2, inputs, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
-    assert project.is_of_few(u, weight)
-    result, room = project.project(u, weight, offset if bias else None, 200)
+    assert project.way(u, weight, halves=False) == "few"
+    result, room = project.project(u, weight, offset if bias else None, 200, "few")
     expected = u @ weight + offset[:, None] if bias else u @ weight
     assert torch.allclose(result, expected, rtol=1e-6, atol=1e-6)
     assert torch.equal(room[..., :150].transpose(0, 1), result)

@@ -21,7 +21,8 @@ from fused_problems import (
 )
 from multistable.scan import fused, reference
 from multistable.scan.kernels import plan as plans
-from multistable.scan.kernels import recurrence
+from multistable.scan.kernels import project, recurrence
+from multistable.scan.kernels.kinds import KINDS
 from multistable.scan.kernels.plan import plan
 
 ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
@@ -83,7 +84,7 @@ def test_on_the_matrix_units(name, time, rows, hidden, networks, processors, mat
     """On a GPU, or the source of the kernels on the CPU."""
     matrix_units(processors)
     like = torch.empty(0, device=DEVICE)
-    division = recurrence._plan(recurrence.KINDS[name], like, networks, rows, hidden, "tf32")
+    division = recurrence._plan(KINDS[name], like, networks, rows, hidden, "tf32")
     assert division.matrix
     check(name, time, rows, hidden, (networks,), precision="tf32", tolerance=2e-3 if time < 10 else None)
 
@@ -93,19 +94,40 @@ def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
     check("gru", 2, 17, 48, (2,), precision="tf32", tolerance=2e-3, recurrent_bias=True)
 
 
-@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+@pytest.mark.parametrize(
+    ("inputs", "precision", "error"), [(3, "tf32", 2e-3), (3, "tf32x3", 1e-5), (40, "tf32x3", 1e-6)]
+)
 @pytest.mark.parametrize(("hidden", "processors"), [(24, 4), (200, 9)])
 @pytest.mark.parametrize("name", ON_MATRIX_UNITS)
 @torch.no_grad()
-def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, precision, matrix_units):
-    """The bias of each network, in units that do not fill their tile; in the product with the input it is not."""
+def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, inputs, precision, error, matrix_units):
+    """The bias of each network, in units that do not fill their tile: by the kernels, or by three products for one."""
     matrix_units(processors)
-    cell, weights, _, state, _ = problem(name, 3, 17, hidden, (2,))
-    u = torch.randn(3, 2, 17, 3, dtype=torch.float64, device=DEVICE)
+    cell, weights, _, state, _ = problem(name, 3, 17, hidden, (2,), inputs=inputs)
+    u = torch.randn(3, 2, 17, inputs, dtype=torch.float64, device=DEVICE)
     expected = reference.scan(cell.bind(weights), cell.bind(weights).project(u), state)
-    states = fused.scan_input(cell.bind(single(weights)), single(u), single(state), precision=precision)
+    arguments = cell.bind(single(weights)), single(u), single(state)
+    states = fused.scan_input(*arguments, precision=precision)
     for value, exact in zip(states, expected, strict=True):
-        assert relative_error(value, exact) < (2e-3 if precision == "tf32" else 1e-5)
+        assert relative_error(value, exact) < error
+    for value, last in zip(states, fused.last_of_input(*arguments, precision=precision), strict=True):
+        assert torch.equal(value[-1], last)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_three_products_with_the_input_are_as_precise_as_float32(bias):
+    """Small numbers and large, rows and inputs that do not fill a tile; a row is the same, however many there are."""
+    u = torch.randn(5, 2, 33, 40, device=DEVICE) * torch.logspace(-4, 3, 40, device=DEVICE)
+    weight, offset = torch.randn(2, 40, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
+    offset = offset if bias else None
+    assert project.way(u, weight, halves=True) == "thrice"
+    assert project.way(u, weight, halves=False) == "matrix"
+    product, _ = project.project(u, weight, offset, 150, "thrice")
+    exact = u.double() @ weight.double() + (0 if offset is None else offset[:, None])
+    assert relative_error(product, exact) < 3e-7
+    for part in (u[:1], u[3:]):
+        again, _ = project.project(part, weight, offset, 150, "thrice")
+        assert torch.equal(again, product[:1] if len(part) == 1 else product[3:])
 
 
 @pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
@@ -154,7 +176,7 @@ def errors_of(cell, double):
 
 def has_halves(name, networks, rows, hidden):
     like = torch.empty(0, device=DEVICE)
-    kind = recurrence.KINDS[name]
+    kind = KINDS[name]
     return recurrence._plan(kind, like, networks, rows, hidden, "tf32x3", backward=False).halves
 
 

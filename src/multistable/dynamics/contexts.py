@@ -50,7 +50,7 @@ def ieee_float32() -> Iterator[None]:
 
 @contextmanager
 def measured_float32() -> Iterator[None]:
-    """:func:`ieee_float32`, with products of recurrences in almost float32 where many states advance on a GPU.
+    """:func:`ieee_float32`, with products of layers in almost float32 where many states advance on a GPU.
 
     Every VAA that was compared was the same, all of them 1 or that of a single attractor, see ``docs/engine.md``. Where
     a gradient is needed these products are in float32 all the same.

@@ -112,16 +112,16 @@ def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
 def settle(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """The state of ``cell`` after the last step alone, none in between stored; arguments as for :func:`advance`."""
     name = choose(cell, u).name
+    precision = _settings.get().precision
+    if name == "triton" and len(u) > 1:
+        return fused.last_of_input(cell, u, state, precision=precision)
     projected = cell.project(u)
     state = _given(cell, projected, state)
+    if name == "triton":
+        return fused.settle(cell, projected[0], state, steps, precision=precision)
     if name == "cpu":
         return cpu.last(cell, projected, state, steps)
-    if name == "reference":
-        return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)
-    precision = _settings.get().precision
-    if len(u) == 1:
-        return fused.settle(cell, projected[0], state, steps, precision=precision)
-    return cell.State(*(field[-1] for field in fused.scan(cell, projected, state, precision=precision)))
+    return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)
 
 
 def _given(cell: Cell[Any], projected: Tensor, state: Any) -> Any:

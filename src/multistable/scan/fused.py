@@ -19,6 +19,7 @@ from multistable.cells.gru import GRU
 from multistable.cells.lstm import LSTM
 from multistable.cells.mgu import MGU
 from multistable.cells.nbrc import NBRC
+from multistable.scan.kernels.kinds import KINDS, Kind
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 """Of the products with the recurrent matrix: float32; three of half precision, almost float32, for one; TF32."""
@@ -26,13 +27,13 @@ PRECISIONS = ("ieee", "tf32x3", "tf32")
 MAX_HIDDEN = 1024
 
 # By exact type: a subclass may have another step.
-_KINDS: dict[type[Cell[Any]], str] = {
-    LSTM: "lstm",
-    ChronoLSTM: "lstm",
-    GRU: "gru",
-    MGU: "mgu",
-    BRC: "brc",
-    NBRC: "nbrc",
+_KINDS: dict[type[Cell[Any]], Kind] = {
+    LSTM: KINDS["lstm"],
+    ChronoLSTM: KINDS["lstm"],
+    GRU: KINDS["gru"],
+    MGU: KINDS["mgu"],
+    BRC: KINDS["brc"],
+    NBRC: KINDS["nbrc"],
 }
 
 
@@ -73,12 +74,12 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
-    from multistable.scan.kernels.recurrence import KINDS, all_states
+    from multistable.scan.kernels.recurrence import all_states
 
     _check(cell, projected, precision)
     weight, bias = _recurrent(cell, projected)
     state = _expanded(cell, projected, state)
-    return cell.State(*all_states(KINDS[_KINDS[type(cell)]], precision, projected, None, None, weight, bias, *state))
+    return cell.State(*all_states(_KINDS[type(cell)], precision, projected, None, None, weight, bias, *state))
 
 
 def scan_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee") -> Any:
@@ -89,16 +90,9 @@ def scan_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str 
         state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
         precision: as for :func:`scan`.
     """
-    from multistable.scan.kernels.recurrence import KINDS, all_states
+    from multistable.scan.kernels.recurrence import all_states
 
-    _check(cell, u, precision)
-    lead = cell.bias.shape[:-1]
-    if u.shape[1:-2] != lead:
-        u = u.expand(len(u), *lead, *u.shape[-2:])
-    weight, bias = _recurrent(cell, u)
-    state = () if state is None else _expanded(cell, u, state)
-    kind = KINDS[_KINDS[type(cell)]]
-    return cell.State(*all_states(kind, precision, u, cell.input_weight, cell.bias, weight, bias, *state))
+    return cell.State(*all_states(*_from_input(cell, u, state, precision)))
 
 
 @torch.no_grad()
@@ -112,31 +106,37 @@ def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precis
     Returns:
         The state after the last step, each field ``(..., n, hidden_size)``.
     """
-    from multistable.scan.kernels.leading import one_lead, one_lead_in_time
-    from multistable.scan.kernels.recurrence import KINDS, advance_all
+    from multistable.scan.kernels.recurrence import last_states
 
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     constant = projected.expand(steps, *projected.shape)
     _check(cell, constant, precision)
     weight, bias = _recurrent(cell, constant)
-    lead = projected.dim() - 2
-    buffers = advance_all(
-        KINDS[_KINDS[type(cell)]],
-        precision,
-        one_lead_in_time(constant),
-        None,
-        one_lead(weight, lead),
-        None if bias is None else one_lead(bias, lead),
-        tuple(one_lead(x, lead) for x in _expanded(cell, constant, state)),
-        keep=False,
-    )
-    return cell.State(*(x[:, steps % 2].clone().reshape(*projected.shape[:-2], *x.shape[-2:]) for x in buffers))
+    state = _expanded(cell, constant, state)
+    return cell.State(*last_states(_KINDS[type(cell)], precision, constant, None, None, weight, bias, *state))
+
+
+def last_of_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee") -> Any:
+    """The last state of ``scan_input`` alone, without a gradient; none before is stored."""
+    from multistable.scan.kernels.recurrence import last_states
+
+    return cell.State(*last_states(*_from_input(cell, u, state, precision)))
 
 
 @cache
 def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
+
+
+def _from_input(cell: Cell[Any], u: Tensor, state: Any, precision: str) -> tuple[Any, ...]:
+    """The arguments of ``all_states`` and ``last_states`` for those of :func:`scan_input`."""
+    _check(cell, u, precision)
+    lead = cell.bias.shape[:-1]
+    if u.shape[1:-2] != lead:
+        u = u.expand(len(u), *lead, *u.shape[-2:])
+    state = () if state is None else _expanded(cell, u, state)
+    return _KINDS[type(cell)], precision, u, cell.input_weight, cell.bias, *_recurrent(cell, u), *state
 
 
 def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:

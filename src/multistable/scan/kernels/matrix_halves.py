@@ -1,19 +1,7 @@
-"""Products of almost float32 on the matrix units: three of halves in place of one.
+"""Products of almost float32 with weights in registers: three of halves in place of one, see ``thrice.py``.
 
-A number of half precision has 11 bits, as many as TF32 has, and takes half the room. Two of them, the nearest to a
-float32 and the nearest to what is then missing, make up 23 of its 24 bits: both together are no larger than the one in
-TF32, and lie where it would. The matrix units are twice as fast on them, so that three products, ::
-
-    x w = high(x) high(w) + (high(x) low(w) + low(x) high(w)) / REST
-
-take one and a half times as long as one in TF32; the fourth, of what is missing in both, is below the last bit. What is
-missing is kept ``REST`` times as large: as it is, of a number below an eighth it would be too small for half precision.
-So what is lost of a number x is 2 ** -23 of it, or 2 ** -36 if that is more.
-
-Half precision ends at 65,504. Beyond, a state or a weight is infinite and its products are not a number, so that nobody
-takes them for results. The states of all cells with a recurrent matrix lie between -1 and 1 once they do.
-
-There is a place for these products only where no backward pass follows: its gradients may be of any size.
+Both halves of a weight together are no larger than the one number in TF32, and lie where it would. The states of all
+cells with a recurrent matrix lie between -1 and 1 once they do, within the range of half precision.
 """
 
 from triton.experimental import gluon
@@ -30,18 +18,10 @@ from multistable.scan.kernels.matrix_product import (
     tiles_of,
     weight_places,
 )
-
-REST = gl.constexpr(2048.0)
+from multistable.scan.kernels.thrice import REST, halves
 
 HALF_FACTOR = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 8, [2, 1, 0]))
 HALF_WEIGHTS = gl.constexpr(gl.SwizzledSharedLayout(8, 4, 2, [1, 2, 0]))
-
-
-@gluon.jit
-def halves(x):
-    """The nearest number of half precision, and the nearest to ``REST`` times what is missing."""
-    high = x.to(gl.float16)
-    return high, ((x - high.to(gl.float32)) * REST).to(gl.float16)
 
 
 @gluon.jit

@@ -1,17 +1,33 @@
 """The product with the input, written where the recurrence will keep its slots, and its gradients."""
 
+from typing import Literal
+
 import torch
 import triton
 from torch import Tensor
 
 from multistable.scan.kernels.few_inputs import project_few
+from multistable.scan.kernels.thrice import REST, project_thrice
 
 FEW_INPUTS = 4
 MANY_NUMBERS = 2**22
 """A product of so few inputs and at least so many numbers is a kernel of its own, see ``few_inputs.py``."""
 
+Way = Literal["few", "thrice", "matrix"]
 
-def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple[Tensor, Tensor]:
+
+def way(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
+    """How to compute the product.
+
+    ``"few"``, a kernel for few inputs; ``"thrice"``, three products of halves, where ``halves`` will do; else a matrix
+    product. In the first two a bias costs nothing, in the last a pass over memory.
+    """
+    if u.shape[-1] <= FEW_INPUTS and u[..., 0].numel() * weight.shape[-1] >= MANY_NUMBERS:
+        return "few"
+    return "thrice" if halves and u.shape[-1] >= 16 else "matrix"
+
+
+def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way) -> tuple[Tensor, Tensor]:
     """W_u u_t + b of all steps, for the recurrence to overwrite.
 
     Network first in memory, with room for ``width`` numbers a row where the recurrence needs more than the ``gates``
@@ -22,6 +38,8 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple
         u: ``(time, networks, rows, in)``.
         weight: ``(networks, in, out)``.
         bias: ``(networks, out)``.
+        width: numbers a row; those of the product, if ``way`` is ``"thrice"``.
+        way: of :func:`way`.
 
     Returns:
         The product, ``(time, networks, rows, out)``, and the room that it is a view of, ``(networks, time, rows,
@@ -30,13 +48,10 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple
     time, networks, rows, _ = u.shape
     room = u.new_empty(networks, time * rows, width)
     product = room[..., : weight.shape[-1]]
-    if is_of_few(u, weight):
-        tile = min(32, triton.next_power_of_2(rows))
-        grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), networks)
-        project_few[grid](
-            u, weight.contiguous(), weight if bias is None else bias.contiguous(), room, rows, weight.shape[-1], width,
-            *u.stride(), IN=u.shape[-1], BIAS=bias is not None, ROWS=tile, COLUMNS=128,
-        )  # fmt: skip
+    if way == "few":
+        _project_few(u, weight, bias, room)
+    elif way == "thrice":
+        _project_thrice(network_first(u), weight, bias, room)
     elif bias is None:
         torch.bmm(network_first(u), weight, out=product)
     else:
@@ -45,9 +60,27 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> tuple
     return room[..., : weight.shape[-1]].transpose(0, 1), room
 
 
-def is_of_few(u: Tensor, weight: Tensor) -> bool:
-    """Whether the product is that of ``project_few``, in which a bias costs nothing."""
-    return u.shape[-1] <= FEW_INPUTS and u[..., 0].numel() * weight.shape[-1] >= MANY_NUMBERS
+def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
+    time, networks, rows, inputs = u.shape
+    tile = min(32, triton.next_power_of_2(rows))
+    grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), networks)
+    project_few[grid](
+        u, weight.contiguous(), weight if bias is None else bias.contiguous(), room, rows, weight.shape[-1],
+        room.shape[-1], *u.stride(), IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128,
+    )  # fmt: skip
+
+
+def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
+    """``rows`` are ``(networks, time * rows, in)``; ``room`` has no place for more than the product."""
+    rows = rows if rows.stride(-1) == 1 else rows.contiguous()
+    high = weight.half()
+    low = ((weight - high) * REST.value).half()
+    grid = (triton.cdiv(rows.shape[1], 64), triton.cdiv(weight.shape[-1], 128), len(rows))
+    project_thrice[grid](
+        rows, high.contiguous(), low.contiguous(), weight if bias is None else bias.contiguous(), room, rows.shape[1],
+        rows.stride(0), rows.stride(1), IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None, ROWS=64,
+        COLUMNS=128, DEPTH=32, num_warps=4, num_stages=3,
+    )  # fmt: skip
 
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:

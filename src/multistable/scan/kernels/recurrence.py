@@ -2,7 +2,6 @@
 
 import importlib
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,9 +13,10 @@ from torch import Tensor
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.forward import advance
+from multistable.scan.kernels.kinds import Kind
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
-from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, is_of_few, network_first, project
+from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project, way
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
@@ -27,34 +27,6 @@ REGISTERS_BACKWARD = 136
 PARTS = 4
 STEPS_OF_A_PART = 25
 """The backward pass of an MGU goes through time in so many parts, of so many steps at least: see ``_retreat``."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What the kernels must know of a cell: its name there, how many gates read the past, how many the input; slots.
-
-    ``fields`` are those of its state.
-    """
-
-    name: str
-    recurrent: int
-    projected: int
-    slots: int
-    fields: int = 1
-
-    @property
-    def weight_dim(self) -> int:
-        """Dimensions of the recurrent weight of one network: a matrix, of a BRC a vector."""
-        return 2 if self.recurrent else 1
-
-
-KINDS = {
-    "lstm": Kind("lstm", recurrent=4, projected=4, slots=4, fields=2),
-    "gru": Kind("gru", recurrent=3, projected=3, slots=4),
-    "mgu": Kind("mgu", recurrent=2, projected=2, slots=2),
-    "nbrc": Kind("nbrc", recurrent=2, projected=3, slots=3),
-    "brc": Kind("brc", recurrent=0, projected=3, slots=3),
-}
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
@@ -120,8 +92,7 @@ def advance_all(
 
     Args:
         projected: ``(time, networks, rows, gates * hidden)``, any strides.
-        of_input: the bias of the input, ``(networks, gates * hidden)``, where the projected input is without it: see
-            ``_adds_bias``.
+        of_input: the bias of the input, ``(networks, gates * hidden)``, where the projected input is without it.
         weight: ``(networks, hidden, gates * hidden)``, of a BRC ``(networks, 2 * hidden)``.
         bias: the recurrent bias of a GRU, ``(networks, hidden)``.
         states: the state before the first step, each field ``(networks, rows, hidden)``; none for zero.
@@ -292,31 +263,47 @@ def all_states(
     return _after_each_step(buffers, weight.shape[:lead])
 
 
+@torch.no_grad()
+def last_states(
+    kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
+    bias: Tensor | None, *states: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The states after the last step, each field ``(..., rows, hidden)``, without a gradient; none before is stored.
+
+    Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
+    """
+    lead = weight.dim() - kind.weight_dim
+    flat = _flat(lead, x, input_weight, input_bias, weight, bias, *states)
+    buffers, _ = _advance(kind, precision, flat, save=False, keep=False)
+    return tuple(buffer[:, len(x) % 2].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
+
+
 def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
     return [one_lead_in_time(x), *(None if other is None else one_lead(other, lead) for other in others)]
 
 
-def _advance(kind: Kind, precision: str, tensors: list[Any], *, save: bool) -> tuple[tuple[Tensor, ...], Tensor | None]:
+def _advance(
+    kind: Kind, precision: str, tensors: list[Any], *, save: bool, keep: bool = True
+) -> tuple[tuple[Tensor, ...], Tensor | None]:
     """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and the slots."""
     x, input_weight, input_bias, weight, bias, *states = tensors
     if input_weight is None:
         T, N, B, width = x.shape
         slots = x.new_empty(N, T, B, width // kind.projected * kind.slots) if save else None
-        return advance_all(kind, precision, x, None, weight, bias, tuple(states), slots), slots
+        return advance_all(kind, precision, x, None, weight, bias, tuple(states), slots, keep=keep), slots
     H = input_weight.shape[-1] // kind.projected
     _, N, B, _ = x.shape
-    adds = not is_of_few(x, input_weight) and _adds_bias(kind, x, N, B, H, precision, save=save)
-    apart, within = (input_bias, None) if adds else (None, input_bias)
+    division = None if kind.name == "brc" else _plan(kind, x, N, B, H, precision, backward=save)
+    how = way(x, input_weight, halves=division is not None and division.halves)
+    # A matrix product takes a pass over memory more for its bias. Kernels add it on the way, but for those with a row
+    # at a time, whose registers have no place for it.
+    apart = how == "matrix" and (division is None or division.matrix)
+    width = H * (kind.slots if save else kind.projected)
     with _on(x):
-        projected, room = project(x, input_weight, within, H * (kind.slots if save else kind.projected))
+        projected, room = project(x, input_weight, None if apart else input_bias, width, how)
     slots = room if save else None
-    return advance_all(kind, precision, projected, apart, weight, bias, tuple(states), slots), slots
-
-
-def _adds_bias(kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str, *, save: bool) -> bool:
-    """Whether the kernel adds the input's bias to its projected input; else it is part of the product."""
-    # Beside the product it would be a pass over memory more. A row at a time, registers have no place for it.
-    return kind.name == "brc" or _plan(kind, like, networks, rows, hidden, precision, backward=save).matrix
+    of_input = input_bias if apart else None
+    return advance_all(kind, precision, projected, of_input, weight, bias, tuple(states), slots, keep=keep), slots
 
 
 def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
