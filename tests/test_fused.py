@@ -113,8 +113,9 @@ def test_the_projection_is_overwritten_and_its_gradients_are_right(name, few, sh
 @pytest.mark.parametrize("inputs", [1, 2, 4])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
-    """More rows and columns than a program has, neither a multiple; room for more columns; any strides."""
+    """More rows, columns and steps than a program has, none a multiple; room for more columns; any strides."""
     monkeypatch.setattr(project, "MANY_NUMBERS", 0)
+    monkeypatch.setattr(project, "STEPS_OF_A_SUM", 3)
     u = torch.randn(33, 2, 5, 2 * inputs, device=DEVICE).transpose(0, 2)[..., ::2]
     weight, offset = torch.randn(2, inputs, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
     assert project.way(u, weight, halves=False) == "few"
@@ -123,6 +124,11 @@ def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
     assert torch.allclose(result, expected, rtol=1e-6, atol=1e-6)
     assert torch.equal(room[..., :150].transpose(0, 1), result)
     assert room[..., 150:].isnan().all()
+    grads = torch.randn(2, 5, 33, 200, device=DEVICE)
+    of_weight, of_bias = project.gradients_of_weight(u, grads, 150, "few", bias=bias)
+    of_product = grads[..., :150].transpose(0, 1)
+    assert torch.allclose(of_weight, torch.einsum("tnbi,tnbo->nio", u, of_product), rtol=1e-5, atol=1e-5)
+    assert torch.allclose(of_bias, of_product.sum((0, 2)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("lead", [(), (2, 3)], ids=["one", "two by three"])

@@ -1,4 +1,4 @@
-"""The product with an input of few numbers, the first layer's of most tasks."""
+"""The product with an input of few numbers, the first layer's of most tasks, and its gradients."""
 
 import triton
 import triton.language as tl
@@ -32,3 +32,42 @@ def project_few(
         total += tl.load(own + i * u_i, mask=b < B, other=0.0) * w
     room += (n * steps + t) * B * width
     tl.store(room + b * width + column, total, mask=(b < B) & (column < W))
+
+
+@triton.jit(do_not_specialize=["T", "B"])
+def gradients_of_few(
+    u, grads, sums, T, B, W, width, u_t, u_n, u_b, u_i,
+    IN: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the weight and, after them, of the bias, in one pass over memory: a sum for some steps each.
+
+    ``u`` is ``(T, N, B, IN)``, any strides; ``grads`` is ``(N, T, B, width)``, its first ``W`` columns those of the
+    product; ``sums`` is ``(N, T / STEPS, IN + 1, W)``.
+    """
+    part = tl.program_id(0)
+    n = tl.program_id(2).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    of_weight = ()
+    for _ in tl.static_range(IN):
+        of_weight = of_weight + (tl.zeros((ROWS, COLUMNS), tl.float32),)
+    of_bias = tl.zeros((ROWS, COLUMNS), tl.float32)
+    t = (part * STEPS).to(tl.int64)
+    while t < min(T, (part + 1) * STEPS):
+        first = 0
+        while first < B:
+            b = first + tl.arange(0, ROWS)[:, None]
+            place = ((n * T + t) * B + b) * width
+            grad = tl.load(grads + place + column, mask=(b < B) & (column < W), other=0.0)
+            of_bias += grad
+            added = ()
+            for i in tl.static_range(IN):
+                x = tl.load(u + t * u_t + n * u_n + b.to(tl.int64) * u_b + i * u_i, mask=b < B, other=0.0)
+                added = added + (of_weight[i] + x * grad,)
+            of_weight = added
+            first += ROWS
+        t += 1
+    sums += (n * tl.num_programs(0) + part) * (IN + 1) * W
+    unit = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    for i in tl.static_range(IN):
+        tl.store(sums + i * W + unit, tl.sum(of_weight[i], axis=0), mask=unit < W)
+    tl.store(sums + IN * W + unit, tl.sum(of_bias, axis=0), mask=unit < W)

@@ -6,12 +6,15 @@ import torch
 import triton
 from torch import Tensor
 
-from multistable.scan.kernels.few_inputs import project_few
+from multistable.scan.kernels.few_inputs import gradients_of_few, project_few
 from multistable.scan.kernels.thrice import REST, project_thrice
 
 FEW_INPUTS = 4
 MANY_NUMBERS = 2**22
 """A product of so few inputs and at least so many numbers is a kernel of its own, see ``few_inputs.py``."""
+
+STEPS_OF_A_SUM = 8
+"""A program of that kernel's backward pass has so many steps: the fewer, the more programs, and partial sums."""
 
 Way = Literal["few", "thrice", "matrix"]
 
@@ -81,6 +84,29 @@ def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Ten
         rows.stride(0), rows.stride(1), IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None, ROWS=64,
         COLUMNS=128, DEPTH=32, num_warps=4, num_stages=3,
     )  # fmt: skip
+
+
+def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
+    """Those of the weight, ``(networks, in, out)``, and of the ``bias``, ``(networks, out)``, if that is wanted.
+
+    Args:
+        u: ``(time, networks, rows, in)``.
+        grads: ``(networks, time, rows, width)``, the product's gradient in its first columns.
+        out: how many these are.
+        way: of :func:`way`.
+    """
+    if way != "few":
+        of_product = grads.flatten(1, 2)[..., :out]
+        return network_first(u).mT @ of_product, gradient_of_bias(of_product) if bias else None
+    networks, time, rows, width = grads.shape
+    grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), networks)
+    sums = grads.new_empty(networks, grid[0], u.shape[-1] + 1, out)
+    gradients_of_few[grid](
+        u, grads, sums, time, rows, out, width, *u.stride(), IN=u.shape[-1], STEPS=STEPS_OF_A_SUM,
+        ROWS=min(16, triton.next_power_of_2(rows)), COLUMNS=128,
+    )  # fmt: skip
+    total = sums.sum(1)
+    return total[:, :-1], total[:, -1]
 
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:

@@ -16,7 +16,7 @@ from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.kinds import Kind
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
-from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, network_first, project, way
+from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
@@ -360,10 +360,11 @@ class Recurrence(torch.autograd.Function):
             else:
                 if needs_x:
                     of_x = gradient_of_input(of_projected, input_weight, T)
-                if needs_input_weight:
-                    of_input_weight = network_first(u).mT @ of_projected
-                if needs_input_bias and of_input_bias is None:
-                    of_input_bias = gradient_of_bias(of_projected)
+                if needs_input_weight or needs_input_bias:
+                    of_input_weight, of_product = gradients_of_weight(
+                        u, slots, kind.projected * H, way(u, input_weight, halves=False), bias=of_input_bias is None
+                    )
+                    of_input_bias = of_product if of_input_bias is None else of_input_bias
         others = (of_input_weight, of_input_bias, of_weight, of_bias, *initial[: len(of_states)])
         return (
             None,
