@@ -119,16 +119,16 @@ def test_going_on_is_not_to_be_told_from_not_having_stopped():
     ids=str,
 )
 def test_a_member_passes_over_a_gradient_that_would_stay_in_its_moments(entry, where):
-    """Its last entry is spoilt; the others are untouched, to the last bit."""
+    """The last entry of one of its tensors is spoilt; the others are untouched, to the last bit."""
     gradients = [draw(SHAPES, seed) for seed in range(1, 5)]
     zeroed = [[g.clone() for g in gradient] for gradient in gradients]
-    for step in (1, 3):
-        gradients[step][where][1].view(-1)[-1] = entry
+    for step, member in ((1, 1), (2, 1), (3, 2)):
+        gradients[step][where][member].view(-1)[-1] = entry
         for g in zeroed[step]:
-            g[1] = 0
+            g[member] = 0
     spoilt, passed = made(), made()
     check_equal(after(spoilt, gradients), after(passed, zeroed))
-    assert spoilt.passed_over() == [0, 2, 0]
+    assert spoilt.passed_over() == [0, 2, 1]
     assert spoilt.passed_over() == passed.passed_over() == [0, 0, 0]
 
 
