@@ -1,5 +1,6 @@
 """Adam for weights stacked over the members of an ensemble, each with its own learning rate."""
 
+import importlib.util
 import math
 import warnings
 from collections.abc import Sequence
@@ -7,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from multistable.training.fused_adam import FusedStep
 
 
 class Adam:
@@ -24,13 +27,21 @@ class Adam:
         steps: how many steps have been taken before.
         max_norms: the largest norm of each member's gradient, ``(R,)``, infinite for no limit: what is longer is
             :func:`shortened` to it. ``None`` for no limits at all.
+        fused: whether a step is two kernels that see everything once, or PyTorch's operations one after the other.
+            ``None`` for the kernels where they can run (:func:`fits_kernels`).
     """
 
     betas = (0.9, 0.999)
     eps = 1e-8
 
     def __init__(
-        self, parameters: Sequence[Tensor], rates: Tensor, steps: int = 0, max_norms: Tensor | None = None
+        self,
+        parameters: Sequence[Tensor],
+        rates: Tensor,
+        steps: int = 0,
+        max_norms: Tensor | None = None,
+        *,
+        fused: bool | None = None,
     ) -> None:
         self.parameters = list(parameters)
         self.means = [torch.zeros_like(p) for p in self.parameters]
@@ -41,13 +52,31 @@ class Adam:
         self._zero = self.parameters[0].new_zeros(())
         # One for each device and type would do; a float64 count is exact for any number of steps.
         self._steps = torch.tensor(float(steps), dtype=torch.float64, device=self.parameters[0].device)
+        self._fused: FusedStep | None = None
+        if fits_kernels(self.parameters) if fused is None else fused:
+            self._fused = FusedStep(rates.to(self.parameters[0]), self._steps, self._passed_over)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """Update the parameters by their ``gradients``."""
+        if self._max_norms is not None:
+            gradients = shortened(gradients, self._max_norms)
+        if self._fused is None:
+            self._step(gradients)
+        else:
+            self._fused(self.parameters, self.means, self.squares, gradients, self.betas, self.eps)
+
+    def passed_over(self) -> list[int]:
+        """How many gradients of each member were not usable since this was last asked."""
+        counts: list[int] = self._passed_over.tolist()
+        self._passed_over.zero_()
+        return counts
+
+    def _step(self, gradients: Sequence[Tensor]) -> None:
+        """The step in PyTorch's operations: what the kernels are compared with."""
         first, second = self.betas
         self._steps += 1
-        usable = self._usable(gradients if self._max_norms is None else shortened(gradients, self._max_norms))
+        usable = self._usable(gradients)
         torch._foreach_lerp_(self.means, usable, 1 - first)
         torch._foreach_mul_(self.squares, second)
         torch._foreach_addcmul_(self.squares, usable, usable, 1 - second)
@@ -60,12 +89,6 @@ class Adam:
         torch._foreach_mul_(spread, [rate * (1 / (1 - first**self._steps)).to(dtype) for rate in self._rates])
         torch._foreach_sub_(self.parameters, spread)
 
-    def passed_over(self) -> list[int]:
-        """How many gradients of each member were not usable since this was last asked."""
-        counts: list[int] = self._passed_over.tolist()
-        self._passed_over.zero_()
-        return counts
-
     def _usable(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients, 0 for members that cannot use theirs, which are counted."""
         # The extreme entries, and not a sum of squares: no order of summation, so each member is judged as if alone.
@@ -77,6 +100,13 @@ class Adam:
         self._passed_over += ~finite
         # Not masked_fill, which changes the layout of what it is given, nor a number for 0, which is copied to a GPU.
         return [torch.where(_for_each(finite, g), g, self._zero) for g in gradients]
+
+
+def fits_kernels(parameters: Sequence[Tensor]) -> bool:
+    """Whether the kernels can update parameters: in float32, on one GPU, contiguous, and where Triton is installed."""
+    device = parameters[0].device
+    alike = all(p.device == device and p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
+    return device.type == "cuda" and alike and importlib.util.find_spec("triton") is not None
 
 
 def shortened(gradients: Sequence[Tensor], max_norms: Tensor) -> list[Tensor]:
