@@ -1,5 +1,6 @@
 """Verdicts on made-up results: each can hold, not hold, and lack runs."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -301,6 +302,14 @@ def test_a_claim_on_all_settings_needs_all_of_them(name):
     hardest = max((run.config.task for run in RESULTS[name][0]), key=lambda task: task.length)
     others = [run for run in RESULTS[name][0] if run.config.task != hardest]
     assert CLAIMS[name].finding(others).verdict == OPEN
+
+
+@pytest.mark.parametrize(("name", "N"), [("C4", 5), ("C5", 5), ("C6", 100), ("C17", 5)])
+def test_a_claim_on_one_forgetting_period_is_not_judged_by_the_other(name, N):
+    """Whether the runs would refute it or not."""
+    for runs in RESULTS[name]:
+        other = [replace(run, config=replace(run.config, task=Denoising(200, N))) for run in runs]
+        assert CLAIMS[name].finding(other).verdict == OPEN
 
 
 def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():

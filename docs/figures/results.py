@@ -203,10 +203,11 @@ def auxiliary(name: str) -> Page:
 
 
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15", "C18")
+DENOISING_CLAIMS = ("C1", "C4", "C5", "C6", "C10", "C11", "C15", "C17", "C18")
 PAGES = {
     "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR)), ("C3", *COPY_CLAIMS)),
     **{f"copy_{T}": page for T, page in of_tasks(COPY[1:], COPY_CLAIMS).items()},
-    **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, ("C1", "C4", "C10", "C15", "C18")).items()},
+    **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, DENOISING_CLAIMS).items()},
     "auxiliary_copy_50": auxiliary("copy-50"),
     "auxiliary_denoising_5": auxiliary("denoising-5"),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C7", "C12")),

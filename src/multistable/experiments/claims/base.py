@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped, spread
-from multistable.tasks import Task
+from multistable.tasks import Denoising, Task
 from multistable.training import Config
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
@@ -99,6 +99,11 @@ def as_low(names: tuple[str, str], values: tuple[Spread | None, Spread | None]) 
 def settings(results: Sequence[Result]) -> list[Task]:
     """The tasks there are, from the easiest to the hardest."""
     return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
+
+
+def forgets_long(task: Task) -> bool:
+    """Whether a task is denoising with the longer of the paper's forgetting periods; the shorter is 5 at every scale."""
+    return isinstance(task, Denoising) and task.N > 5
 
 
 def covering(results: Sequence[Result], expected: int) -> list[Check]:

@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from multistable.experiments.claims.base import Check, Claim, above, all_of, below, by, covering, less, settings
+from multistable.experiments.claims.base import (
+    Check,
+    Claim,
+    above,
+    all_of,
+    below,
+    by,
+    covering,
+    forgets_long,
+    less,
+    settings,
+)
 from multistable.experiments.experiment import Result
 from multistable.tasks import CopyFirstInput, Denoising, Task
 
@@ -81,16 +92,14 @@ def denoising(results: Sequence[Result]) -> list[Check]:
         checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc", "chrono")]
         checks += [less((f"{task}, chrono", cell), (loss["chrono"], loss[cell])) for cell in (*MONOSTABLE, "brc")]
         checks.append(below(f"{task}, brc, test loss", loss["brc"], 0.1))
-        if task == settings(chosen)[-1]:
+        if forgets_long(task):
             checks += [above(f"{task}, {cell}, test loss", loss[cell], 0.5) for cell in MONOSTABLE]
     return checks
 
 
 def denoising_vaa(results: Sequence[Result]) -> list[Check]:
-    """C5, for the longest forgetting period."""
-    chosen = classic(results, Denoising)
-    longest = settings(chosen)[-1:]
-    chosen = [r for r in chosen if [r.config.task] == longest]
+    """C5, for the longer forgetting period."""
+    chosen = [r for r in classic(results, Denoising) if forgets_long(r.config.task)]
     first = by(chosen, lambda config: config.cell, "initial_vaa")
     last = by(chosen, lambda config: config.cell, "final_vaa")
     one = 1 / max((r.config.vaa_batch_size for r in chosen), default=1)
@@ -99,10 +108,9 @@ def denoising_vaa(results: Sequence[Result]) -> list[Check]:
 
 
 def five_grus(results: Sequence[Result]) -> list[Check]:
-    """C6, for the shortest forgetting period."""
-    chosen = [r for r in classic(results, Denoising) if r.config.cell == "gru"]
-    shortest = settings(chosen)[:1]
-    follow = [learning_follows_vaa(r) for r in chosen if [r.config.task] == shortest]
+    """C6, for the shorter forgetting period."""
+    chosen = [r for r in classic(results, Denoising) if r.config.cell == "gru" and not forgets_long(r.config.task)]
+    follow = [learning_follows_vaa(r) for r in chosen]
     return [all_of("gru", follow, FOLLOWS)]
 
 
