@@ -102,7 +102,7 @@ def settings(results: Sequence[Result]) -> list[Task]:
 
 
 def forgets_long(task: Task) -> bool:
-    """Whether a task is denoising with the longer of the paper's forgetting periods; the shorter is 5 at every scale."""
+    """Whether a task is denoising with the longer of the paper's two forgetting periods: the shorter is always 5."""
     return isinstance(task, Denoising) and task.N > 5
 
 
