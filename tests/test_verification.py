@@ -12,7 +12,12 @@ def verifying(target):
 
 
 @pytest.mark.parametrize(
-    ("shares", "passes"), [([0.975] * 40, True), ([1.0] * 39 + [0.0], False), ([0.96] * 40, False)]
+    ("shares", "passes"),
+    [
+        ([0.975] * 40, True),
+        ([0.96] * 40, False),
+        ([1.0] * 39 + [0.0], False),
+    ],
 )
 @pytest.mark.parametrize("look", [1, 2])
 def test_a_network_passes_if_another_measure_should_be_content_too(look, shares, passes, monkeypatch):
@@ -36,19 +41,18 @@ def test_a_network_passes_if_another_measure_should_be_content_too(look, shares,
     assert passes == bool(verdict.score >= 5)
 
 
-def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(monkeypatch):
-    """Of many inputs of the screening, which are larger than those of the measure."""
-    worst = 1.0
+@pytest.mark.parametrize("where", ["screening", "last look"])
+@pytest.mark.parametrize(("worst", "passes"), [(1.0, True), (0.8, True), (0.6, False)])
+def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(worst, passes, where, monkeypatch):
+    """Of the many inputs of the screening, which are larger than those of the measure, or of the last look's."""
 
     def known(self, which, step, inputs, states, scale, steps):
-        values = torch.tensor([worst if scale > 1 else 1.0] + [1.0] * (inputs - 1))
+        here = scale > 1 if where == "screening" else step > verification.SECOND_LOOK
+        values = torch.tensor([worst if here else 1.0] + [1.0] * (inputs - 1))
         return verification._Shares(values, values)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
-    network = verifying(0.95)
-    assert bool(network.judge(torch.tensor(True), step=10).passed)
-    worst = 0.5
-    assert not bool(network.judge(torch.tensor(True), step=10).passed)
+    assert bool(verifying(0.95).judge(torch.tensor(True), step=10).passed) == passes
 
 
 def test_a_single_attractor_never_passes(monkeypatch):
