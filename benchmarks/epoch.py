@@ -20,14 +20,15 @@ from typing import Any
 import torch
 
 from multistable.cells import CELLS
+from multistable.scan.fused import PRECISIONS
 from multistable.tasks import Denoising
 from multistable.training import RunConfig
 from multistable.training.group import Group
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def seconds(work: Callable[[], Any], device: torch.device) -> float:
     """Until what ``work`` does is done."""
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     wait()
     began = time.perf_counter()
     work()
@@ -43,9 +44,9 @@ def row(cell: str, asked: argparse.Namespace) -> str:
     group = Group(configs, asked.device)
     group.initialise(lambda *_: None)
     for epoch in (1, 2):
-        trained = seconds(partial(group.train, epoch, lambda _: None))
-        validated = seconds(group.validate)
-        measured = seconds(partial(group.vaa, epoch))
+        trained = seconds(partial(group.train, epoch, lambda _: None), asked.device)
+        validated = seconds(group.validate, asked.device)
+        measured = seconds(partial(group.vaa, epoch), asked.device)
     step = trained / group.steps * 1e3
     return f"{cell:8}{step:12.2f}{trained:12.2f}{validated:12.2f}{measured:12.2f}"
 
@@ -58,7 +59,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--T", type=int, default=200)
     parser.add_argument("--training-sequences", type=int, default=RunConfig.training_sequences)
-    parser.add_argument("--precision", default="tf32")
+    parser.add_argument("--precision", choices=PRECISIONS, default="tf32", help="of products in training on a GPU")
     parser.add_argument("--device", type=torch.device, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path, help="where to write, without a suffix")
     return parser.parse_args()
@@ -67,7 +68,8 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Print the table, and write it as it grows."""
     asked = options()
-    machine = torch.cuda.get_device_name() if asked.device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    cuda, threads = asked.device.type == "cuda", torch.get_num_threads()
+    machine = torch.cuda.get_device_name(asked.device) if cuda else f"CPU, threads: {threads}"
     lines = [
         f"$ python {shlex.join(sys.argv)}",
         f"{machine}, torch {torch.__version__}, {datetime.date.today()}",

@@ -6,8 +6,10 @@ from itertools import product
 import pytest
 
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
+from multistable.experiments.claims.base import forgets_long
 from multistable.experiments.claims.reinforcement import correlation
 from multistable.experiments.experiment import Result
+from multistable.experiments.scales import SCALES
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.training import RunConfig
@@ -310,6 +312,12 @@ def test_a_claim_on_one_forgetting_period_is_not_judged_by_the_other(name, N):
     for runs in RESULTS[name]:
         other = [replace(run, config=replace(run.config, task=Denoising(200, N))) for run in runs]
         assert CLAIMS[name].finding(other).verdict == OPEN
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_two_forgetting_periods_are_told_apart_at_every_scale(scale):
+    tasks = [config.task for config in SCALES[scale].of([RunConfig(task, "gru") for task in DENOISING])]
+    assert [forgets_long(task) for task in dict.fromkeys(tasks)] == [False, True]
 
 
 def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():

@@ -1,5 +1,7 @@
 """The fused time loop against the reference in float64: on a GPU where there is one, else in Triton's interpreter."""
 
+import sys
+
 import pytest
 import torch
 
@@ -117,8 +119,8 @@ def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
     monkeypatch.setattr(project, "MANY_NUMBERS", 0)
     monkeypatch.setattr(project, "STEPS_OF_A_SUM", 3)
     u = torch.randn(33, 2, 5, 2 * inputs, device=DEVICE).transpose(0, 2)[..., ::2]
-    weight, offset = torch.randn(2, inputs, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
-    assert project.way(u, weight, halves=False) == "few"
+    weight, offset = torch.randn(2, 150, inputs, device=DEVICE).mT, torch.randn(2, 150, device=DEVICE)
+    assert project.way_of(u, weight, halves=False) == "few"
     result, room = project.project(u, weight, offset if bias else None, 200, "few")
     expected = u @ weight + offset[:, None] if bias else u @ weight
     assert torch.allclose(result, expected, rtol=1e-6, atol=1e-6)
@@ -128,7 +130,39 @@ def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
     of_weight, of_bias = project.gradients_of_weight(u, grads, 150, "few", bias=bias)
     of_product = grads[..., :150].transpose(0, 1)
     assert torch.allclose(of_weight, torch.einsum("tnbi,tnbo->nio", u, of_product), rtol=1e-5, atol=1e-5)
-    assert torch.allclose(of_bias, of_product.sum((0, 2)), rtol=1e-5, atol=1e-5)
+    assert (of_bias is not None) == bias
+    if bias:
+        assert torch.allclose(of_bias, of_product.sum((0, 2)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("wanted", ["input_weight", "bias", "recurrent_weight"])
+@pytest.mark.parametrize("name", ["gru", "brc"])
+def test_the_gradient_of_one_weight_alone_is_the_same(name, wanted, few, monkeypatch):
+    monkeypatch.setattr(project, "MANY_NUMBERS", 0 if few else 2**40)
+    cell, weights, _, state, upstream = map_single(problem(name, 3, 2, 16, (2,)))
+    u = torch.randn(3, 2, 2, 3, device=DEVICE)
+    grads = []
+    for names in ([wanted], list(weights)):
+        leaves = {key: weight.detach().clone().requires_grad_(key in names) for key, weight in weights.items()}
+        states = fused.scan_input(cell.bind(leaves), u, state)
+        grads.append(torch.autograd.grad(states, leaves[wanted], upstream)[0])
+    assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("only_last", [False, True])
+@torch.no_grad()
+def test_the_engine_has_the_kernels_project_the_input(only_last, constant, monkeypatch):
+    """As it does on a GPU: all states or the last, of an input of each step or one for all."""
+    module = sys.modules["multistable.scan.engine"]  # Its name in the package is that of the function.
+    monkeypatch.setattr(module, "choose", lambda cell, u: time_loop.Choice("triton"))
+    cell, weights, _, state, _ = map_single(problem("gru", 4, 3, 16, (2,)))
+    bound, u = cell.bind(weights), torch.randn(4, 2, 3, 3, device=DEVICE)
+    u = u[:1].expand_as(u) if constant else u
+    states = time_loop.scan(bound, u, state, only_last=only_last)
+    expected = reference.scan(bound, bound.project(u), state)
+    assert torch.allclose(states.h, expected.h[-1] if only_last else expected.h, atol=1e-5)
 
 
 @pytest.mark.parametrize("lead", [(), (2, 3)], ids=["one", "two by three"])

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -215,10 +216,22 @@ def test_kernels_run_where_they_can(monkeypatch):
     assert fits_kernels([single]) == HAS_GPU
     assert (Adam([single], torch.ones(2))._fused is not None) == HAS_GPU
     assert not fits_kernels([single.cpu()])
-    assert not fits_kernels([single, double])
-    assert not fits_kernels([single, single.mT])
+
+    def on_gpu(x, device="cuda:0"):
+        return SimpleNamespace(device=torch.device(device), dtype=x.dtype, is_contiguous=x.is_contiguous)
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert fits_kernels([on_gpu(single), on_gpu(single)])
+    for other in (on_gpu(double), on_gpu(single.mT), on_gpu(single, "cuda:1")):
+        assert not fits_kernels([on_gpu(single), other])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert not fits_kernels([single])
+    assert not fits_kernels([on_gpu(single)])
+
+
+@pytest.mark.parametrize("change", [lambda x: x.mT, lambda x: x.double()])
+def test_parameters_that_the_kernels_cannot_move_are_refused(change):
+    with pytest.raises(ValueError, match="contiguous and in float32"):
+        Adam([change(torch.ones(2, 3, 4, device=DEVICE))], torch.ones(2), fused=True)
 
 
 def test_triton_is_not_loaded_without_a_gpu():

@@ -114,20 +114,37 @@ def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, inp
         assert torch.equal(value[-1], last)
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e8])
 @pytest.mark.parametrize("bias", [False, True])
-def test_three_products_with_the_input_are_as_precise_as_float32(bias):
+def test_three_products_with_the_input_are_as_precise_as_float32(bias, size):
     """Small numbers and large, rows and inputs that do not fill a tile; a row is the same, however many there are."""
-    u = torch.randn(5, 2, 33, 40, device=DEVICE) * torch.logspace(-4, 3, 40, device=DEVICE)
-    weight, offset = torch.randn(2, 40, 150, device=DEVICE), torch.randn(2, 150, device=DEVICE)
+    u = torch.randn(5, 2, 40, 33, device=DEVICE).mT * size
+    weight, offset = torch.randn(2, 150, 40, device=DEVICE).mT, size * torch.randn(2, 150, device=DEVICE)
     offset = offset if bias else None
-    assert project.way(u, weight, halves=True) == "thrice"
-    assert project.way(u, weight, halves=False) == "matrix"
+    assert project.way_of(u, weight, halves=True) == "thrice"
+    assert project.way_of(u, weight, halves=False) == "matrix"
     product, _ = project.project(u, weight, offset, 150, "thrice")
     exact = u.double() @ weight.double() + (0 if offset is None else offset[:, None])
     assert relative_error(product, exact) < 3e-7
     for part in (u[:1], u[3:]):
         again, _ = project.project(part, weight, offset, 150, "thrice")
         assert torch.equal(again, product[:1] if len(part) == 1 else product[3:])
+
+
+@pytest.mark.parametrize("inputs", [3, 40])
+@torch.no_grad()
+def test_steps_are_the_same_however_many_are_taken_at_once(inputs, matrix_units):
+    """Over an input of each step, and over one for all: the early end of a stabilisation relies on it."""
+    matrix_units(9)
+    cell, weights, _, state, _ = map_single(problem("gru", 4, 17, 200, (2,), inputs=inputs))
+    cell, u = cell.bind(weights), torch.randn(4, 2, 17, inputs, device=DEVICE)
+    at_once = fused.last_of_input(cell, u, state, precision="tf32x3")
+    before = fused.last_of_input(cell, u[:3], state, precision="tf32x3")
+    assert torch.equal(fused.last_of_input(cell, u[3:], before, precision="tf32x3").h, at_once.h)
+    at_once = fused.last_of_input(cell, u[:1], state, precision="tf32x3", steps=4)
+    before = fused.scan_input(cell, u[:1], state, precision="tf32x3", steps=3)
+    before = cell.State(*(field[-1] for field in before))
+    assert torch.equal(fused.last_of_input(cell, u[:1], before, precision="tf32x3").h, at_once.h)
 
 
 @pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])

@@ -103,3 +103,13 @@ def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
     assert all(row["ieee error"] == row["tf32x3 error"] < 1e-5 for row in record["steps"])
     assert [row["difference"] for row in record["measures"]] == [0, 0]
     assert [row["difference on the way"] for row in record["measures"]] == [0, 0]
+
+
+def test_the_benchmark_of_an_epoch_runs_on_a_cpu(monkeypatch, tmp_path):
+    file = Path(__file__).parents[1] / "benchmarks" / "epoch.py"
+    sizes = ["--hidden", "4", "--T", "12", "--networks", "2", "--training-sequences", "40", "--cells", "gru", "brc"]
+    monkeypatch.setattr(sys, "argv", [str(file), "--device", "cpu", *sizes, "--output", str(tmp_path / "epoch")])
+    runpy.run_path(str(file), run_name="__main__")
+    rows = [line.split() for line in (tmp_path / "epoch.txt").read_text().splitlines()[-2:]]
+    assert [row[0] for row in rows] == ["gru", "brc"]
+    assert all(float(value) >= 0 for row in rows for value in row[1:])

@@ -41,13 +41,22 @@ def test_a_network_passes_if_another_measure_should_be_content_too(look, shares,
     assert passes == bool(verdict.score >= 5)
 
 
-@pytest.mark.parametrize("where", ["screening", "last look"])
-@pytest.mark.parametrize(("worst", "passes"), [(1.0, True), (0.8, True), (0.6, False)])
-def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(worst, passes, where, monkeypatch):
+@pytest.mark.parametrize(
+    ("where", "worst", "passes"),
+    [
+        ("screening", 0.8, True),
+        ("screening", 0.6, False),
+        ("first look", 0.6, True),
+        ("last look", 0.8, True),
+        ("last look", 0.6, False),
+    ],
+)
+def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(where, worst, passes, monkeypatch):
     """Of the many inputs of the screening, which are larger than those of the measure, or of the last look's."""
 
     def known(self, which, step, inputs, states, scale, steps):
-        here = scale > 1 if where == "screening" else step > verification.SECOND_LOOK
+        which = "screening" if scale > 1 else "last look" if step > verification.SECOND_LOOK else "first look"
+        here = which == where
         values = torch.tensor([worst if here else 1.0] + [1.0] * (inputs - 1))
         return verification._Shares(values, values)
 

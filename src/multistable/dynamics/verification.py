@@ -31,8 +31,9 @@ THOROUGH_INPUTS, WANTED_INPUTS, QUICK_STEPS = 40, 20, 1000
 # How many standard errors another measure may be off, in each case; and the share of the tolerance within which a
 # wanted VAA has to be.
 ERRORS, WANTED_ERRORS, NEAR = 2.0, 3.0, 0.5
-# There are so many looks that some network will be lucky in one: it has to pass a second one, and that under every
-# input, since one in ten can be a measure's ruin. What is added to the seed for its draws: more than there are steps.
+# There are so many looks that some network will be lucky in one: it has to pass a second one, which decides, and that
+# under every input, since one in ten can be a measure's ruin. What is added to the seed for its draws: more than there
+# are steps.
 SECOND_LOOK = 10**6
 
 

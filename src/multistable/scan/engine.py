@@ -23,7 +23,8 @@ class Settings:
         backend: ``"fused"`` for one launch or loop over the whole sequence, ``"reference"`` for the plain loop,
             ``"auto"`` for the first where it can be had.
         precision: of the float32 products with recurrent matrices on a GPU, at least: ``"ieee"``; ``"tf32x3"``, almost
-            float32 where no gradient is needed, as measures have it whatever is set outside; or ``"tf32"``.
+            float32 where no gradient is needed, as measures have it whatever is set outside, and of those with the
+            input as well; or ``"tf32"``.
     """
 
     backend: str = "auto"
@@ -93,8 +94,8 @@ def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """
     name = choose(cell, u).name
     backend, precision = _settings.get().backend, _settings.get().precision
-    if name == "triton" and len(u) == steps:
-        return fused.scan_input(cell, u, state, precision=precision)
+    if name == "triton" and (len(u) == steps or not torch.is_grad_enabled()):
+        return fused.scan_input(cell, u, state, precision=precision, steps=None if len(u) == steps else steps)
     projected = cell.project(u)
     state = _given(cell, projected, state)
     # A fused loop has more to set up than one step takes. Without a gradient it keeps it all the same: a stabilisation
@@ -112,13 +113,11 @@ def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
 def settle(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """The state of ``cell`` after the last step alone, none in between stored; arguments as for :func:`advance`."""
     name = choose(cell, u).name
-    precision = _settings.get().precision
-    if name == "triton" and len(u) > 1:
-        return fused.last_of_input(cell, u, state, precision=precision)
+    if name == "triton":
+        precision = _settings.get().precision
+        return fused.last_of_input(cell, u, state, precision=precision, steps=None if len(u) == steps else steps)
     projected = cell.project(u)
     state = _given(cell, projected, state)
-    if name == "triton":
-        return fused.settle(cell, projected[0], state, steps, precision=precision)
     if name == "cpu":
         return cpu.last(cell, projected, state, steps)
     return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)

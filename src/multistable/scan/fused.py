@@ -22,7 +22,10 @@ from multistable.cells.nbrc import NBRC
 from multistable.scan.kernels.kinds import KINDS, Kind
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
-"""Of the products with the recurrent matrix: float32; three of half precision, almost float32, for one; TF32."""
+"""Of the products with the recurrent matrix: float32; three of half precision, almost float32, for one; TF32.
+
+Those with the input follow PyTorch's own setting, but for the second, where they are as precise.
+"""
 
 MAX_HIDDEN = 1024
 
@@ -82,17 +85,20 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     return cell.State(*all_states(_KINDS[type(cell)], precision, projected, None, None, weight, bias, *state))
 
 
-def scan_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee") -> Any:
+def scan_input(
+    cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee", steps: int | None = None
+) -> Any:
     """``scan`` of ``cell.project(u)``, in half the memory: the recurrence overwrites the projected input.
 
     Args:
         u: inputs, ``(time, ..., n, input_size)``; leading dimensions may be 1 where the cell has more.
         state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
         precision: as for :func:`scan`.
+        steps: how many, if ``u (1, ...)`` is one input for all of them; without a gradient alone.
     """
     from multistable.scan.kernels.recurrence import all_states
 
-    return cell.State(*all_states(*_from_input(cell, u, state, precision)))
+    return cell.State(*all_states(*_from_input(cell, u, state, precision), steps=steps))
 
 
 @torch.no_grad()
@@ -117,11 +123,13 @@ def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precis
     return cell.State(*last_states(_KINDS[type(cell)], precision, constant, None, None, weight, bias, *state))
 
 
-def last_of_input(cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee") -> Any:
-    """The last state of ``scan_input`` alone, without a gradient; none before is stored."""
+def last_of_input(
+    cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee", steps: int | None = None
+) -> Any:
+    """The last state of :func:`scan_input` alone, without a gradient; none before is stored."""
     from multistable.scan.kernels.recurrence import last_states
 
-    return cell.State(*last_states(*_from_input(cell, u, state, precision)))
+    return cell.State(*last_states(*_from_input(cell, u, state, precision), steps=steps))
 
 
 @cache

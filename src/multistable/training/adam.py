@@ -54,7 +54,7 @@ class Adam:
         self._steps = torch.tensor(float(steps), dtype=torch.float64, device=self.parameters[0].device)
         self._fused: FusedStep | None = None
         if fits_kernels(self.parameters) if fused is None else fused:
-            self._fused = FusedStep(rates.to(self.parameters[0]), self._steps, self._passed_over)
+            self._fused = FusedStep(self.parameters, rates.to(self.parameters[0]), self._steps, self._passed_over)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:

@@ -20,12 +20,19 @@ class FusedStep:
     is not a dependency of this library.
 
     Args:
+        parameters: what will be moved, each ``(R, ...)``, contiguous and in float32.
         rates: the learning rate of each member, ``(R,)``, in float32.
         taken: how many steps have been taken, a number in float64, which steps count on.
         passed_over: how many gradients of each member were not usable, ``(R,)``, which steps count on.
     """
 
-    def __init__(self, rates: Tensor, taken: Tensor, passed_over: Tensor) -> None:
+    def __init__(self, parameters: Sequence[Tensor], rates: Tensor, taken: Tensor, passed_over: Tensor) -> None:
+        for parameter in parameters:
+            if parameter.dtype != torch.float32 or not parameter.is_contiguous():
+                raise ValueError(
+                    "the kernels move parameters that are contiguous and in float32, got one of "
+                    f"{parameter.dtype} with strides {parameter.stride()}"
+                )
         self._rates = rates.contiguous()
         self._taken = taken
         self._passed_over = passed_over

@@ -31,7 +31,7 @@ def project_few(
         w = tl.load(weight + (n * IN + i) * W + column, mask=column < W, other=0.0)
         total += tl.load(own + i * u_i, mask=b < B, other=0.0) * w
     room += (n * steps + t) * B * width
-    tl.store(room + b * width + column, total, mask=(b < B) & (column < W))
+    tl.store(room + b.to(tl.int64) * width + column, total, mask=(b < B) & (column < W))
 
 
 @triton.jit(do_not_specialize=["T", "B"])

@@ -1,5 +1,6 @@
 """The product with the input, written where the recurrence will keep its slots, and its gradients."""
 
+import math
 from typing import Literal
 
 import torch
@@ -10,8 +11,11 @@ from multistable.scan.kernels.few_inputs import gradients_of_few, project_few
 from multistable.scan.kernels.thrice import REST, project_thrice
 
 FEW_INPUTS = 4
-MANY_NUMBERS = 2**22
-"""A product of so few inputs and at least so many numbers is a kernel of its own, see ``few_inputs.py``."""
+MANY_NUMBERS = 2**15
+"""A product of so few inputs, and of at least so many numbers a step, is a kernel of its own, see ``few_inputs.py``."""
+
+LARGEST = 2.0**15
+"""Inputs beyond are scaled down for products of halves, which end at 65,504."""
 
 STEPS_OF_A_SUM = 8
 """A program of that kernel's backward pass has so many steps: the fewer, the more programs, and partial sums."""
@@ -19,13 +23,14 @@ STEPS_OF_A_SUM = 8
 Way = Literal["few", "thrice", "matrix"]
 
 
-def way(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
+def way_of(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
     """How to compute the product.
 
     ``"few"``, a kernel for few inputs; ``"thrice"``, three products of halves, where ``halves`` will do; else a matrix
-    product. In the first two a bias costs nothing, in the last a pass over memory.
+    product. In the first two a bias costs nothing, in the last a pass over memory. It does not depend on the number of
+    steps, so that a step is the same however many are computed at once.
     """
-    if u.shape[-1] <= FEW_INPUTS and u[..., 0].numel() * weight.shape[-1] >= MANY_NUMBERS:
+    if u.shape[-1] <= FEW_INPUTS and u.shape[1:-1].numel() * weight.shape[-1] >= MANY_NUMBERS:
         return "few"
     return "thrice" if halves and u.shape[-1] >= 16 else "matrix"
 
@@ -42,7 +47,7 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
         weight: ``(networks, in, out)``.
         bias: ``(networks, out)``.
         width: numbers a row; those of the product, if ``way`` is ``"thrice"``.
-        way: of :func:`way`.
+        way: of :func:`way_of`.
 
     Returns:
         The product, ``(time, networks, rows, out)``, and the room that it is a view of, ``(networks, time, rows,
@@ -76,13 +81,16 @@ def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -
 def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
     """``rows`` are ``(networks, time * rows, in)``; ``room`` has no place for more than the product."""
     rows = rows if rows.stride(-1) == 1 else rows.contiguous()
+    # By powers of two, and only what is too large: other inputs stay as they are, to the bit.
+    largest = torch.linalg.vector_norm(rows, math.inf, dim=(1, 2))
+    scale = torch.where(largest > LARGEST, torch.exp2(torch.floor(torch.log2(LARGEST / largest))), 1.0)
     high = weight.half()
     low = ((weight - high) * REST.value).half()
     grid = (triton.cdiv(rows.shape[1], 64), triton.cdiv(weight.shape[-1], 128), len(rows))
     project_thrice[grid](
-        rows, high.contiguous(), low.contiguous(), weight if bias is None else bias.contiguous(), room, rows.shape[1],
-        rows.stride(0), rows.stride(1), IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None, ROWS=64,
-        COLUMNS=128, DEPTH=32, num_warps=4, num_stages=3,
+        rows, scale, high.contiguous(), low.contiguous(), weight if bias is None else bias.contiguous(), room,
+        rows.shape[1], rows.stride(0), rows.stride(1), IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None,
+        ROWS=64, COLUMNS=128, DEPTH=32, num_warps=4, num_stages=3,
     )  # fmt: skip
 
 
@@ -93,7 +101,7 @@ def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: b
         u: ``(time, networks, rows, in)``.
         grads: ``(networks, time, rows, width)``, the product's gradient in its first columns.
         out: how many these are.
-        way: of :func:`way`.
+        way: of :func:`way_of`.
     """
     if way != "few":
         of_product = grads.flatten(1, 2)[..., :out]
@@ -106,7 +114,7 @@ def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: b
         ROWS=min(16, triton.next_power_of_2(rows)), COLUMNS=128,
     )  # fmt: skip
     total = sums.sum(1)
-    return total[:, :-1], total[:, -1]
+    return total[:, :-1], total[:, -1] if bias else None
 
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:

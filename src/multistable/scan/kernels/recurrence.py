@@ -16,7 +16,7 @@ from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.kinds import Kind
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
-from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way
+from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way_of
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
@@ -246,7 +246,7 @@ def _add_products(kind: Kind, of_weight: Tensor, before: Tensor, factor: Tensor,
 
 def all_states(
     kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
-    bias: Tensor | None, *states: Tensor,
+    bias: Tensor | None, *states: Tensor, steps: int | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The states after each step, each field ``(time, ..., rows, hidden)``.
 
@@ -254,19 +254,20 @@ def all_states(
         x: inputs ``(time, ..., rows, in)``, or, without an input weight, projected ones.
         input_weight, input_bias, weight, bias: of the cell, with its leading dimensions, those of ``x``.
         states: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
+        steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
     tensors = (x, input_weight, input_bias, weight, bias, *states)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         return Recurrence.apply(kind, precision, *tensors)
     lead = weight.dim() - kind.weight_dim
-    buffers, _ = _advance(kind, precision, _flat(lead, x, *tensors[1:]), save=False)
+    buffers, _ = _advance(kind, precision, _flat(lead, x, *tensors[1:]), save=False, steps=steps)
     return _after_each_step(buffers, weight.shape[:lead])
 
 
 @torch.no_grad()
 def last_states(
     kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
-    bias: Tensor | None, *states: Tensor,
+    bias: Tensor | None, *states: Tensor, steps: int | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The states after the last step, each field ``(..., rows, hidden)``, without a gradient; none before is stored.
 
@@ -274,8 +275,9 @@ def last_states(
     """
     lead = weight.dim() - kind.weight_dim
     flat = _flat(lead, x, input_weight, input_bias, weight, bias, *states)
-    buffers, _ = _advance(kind, precision, flat, save=False, keep=False)
-    return tuple(buffer[:, len(x) % 2].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
+    buffers, _ = _advance(kind, precision, flat, save=False, keep=False, steps=steps)
+    last = (len(x) if steps is None else steps) % 2
+    return tuple(buffer[:, last].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
 
 
 def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
@@ -283,9 +285,12 @@ def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
 
 
 def _advance(
-    kind: Kind, precision: str, tensors: list[Any], *, save: bool, keep: bool = True
+    kind: Kind, precision: str, tensors: list[Any], *, save: bool, keep: bool = True, steps: int | None = None
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and the slots."""
+    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and the slots.
+
+    With ``steps`` the input is one for all of them, and nothing is saved.
+    """
     x, input_weight, input_bias, weight, bias, *states = tensors
     if input_weight is None:
         T, N, B, width = x.shape
@@ -294,15 +299,16 @@ def _advance(
     H = input_weight.shape[-1] // kind.projected
     _, N, B, _ = x.shape
     division = None if kind.name == "brc" else _plan(kind, x, N, B, H, precision, backward=save)
-    how = way(x, input_weight, halves=division is not None and division.halves)
+    way = way_of(x, input_weight, halves=division is not None and division.halves)
     # A matrix product takes a pass over memory more for its bias. Kernels add it on the way, but for those with a row
     # at a time, whose registers have no place for it.
-    apart = how == "matrix" and (division is None or division.matrix)
+    apart = way == "matrix" and (division is None or division.matrix)
     width = H * (kind.slots if save else kind.projected)
     with _on(x):
-        projected, room = project(x, input_weight, None if apart else input_bias, width, how)
+        projected, room = project(x, input_weight, None if apart else input_bias, width, way)
     slots = room if save else None
     of_input = input_bias if apart else None
+    projected = projected if steps is None else projected.expand(steps, *projected.shape[1:])
     return advance_all(kind, precision, projected, of_input, weight, bias, tuple(states), slots, keep=keep), slots
 
 
@@ -360,11 +366,14 @@ class Recurrence(torch.autograd.Function):
             else:
                 if needs_x:
                     of_x = gradient_of_input(of_projected, input_weight, T)
-                if needs_input_weight or needs_input_bias:
-                    of_input_weight, of_product = gradients_of_weight(
-                        u, slots, kind.projected * H, way(u, input_weight, halves=False), bias=of_input_bias is None
-                    )
-                    of_input_bias = of_product if of_input_bias is None else of_input_bias
+                lacks_bias = needs_input_bias and of_input_bias is None
+                if needs_input_weight or lacks_bias:
+                    way = way_of(u, input_weight, halves=False)
+                    with _on(slots):
+                        of_input_weight, of_product = gradients_of_weight(
+                            u, slots, kind.projected * H, way, bias=lacks_bias
+                        )
+                    of_input_bias = of_product if lacks_bias else of_input_bias
         others = (of_input_weight, of_input_bias, of_weight, of_bias, *initial[: len(of_states)])
         return (
             None,
