@@ -12,7 +12,8 @@ test: lint
 
 # On a machine with a GPU, with the PyTorch that is there: PYTHON=python3 make test-gpu
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest tests/test_fused.py tests/test_fused_adam.py tests/test_matrix_units.py tests/gpu -p no:cacheprovider
+	PYTHONPATH=src $(PYTHON) -m pytest -p no:cacheprovider \
+		tests/test_fused.py tests/test_fused_adam.py tests/test_matrix_units.py tests/gpu
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
