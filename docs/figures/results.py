@@ -85,6 +85,8 @@ class Kept:
             style = style_of(version, index)
             for cell, marker in zip(WARMED[:3], "os^", strict=True):
                 shown = [run for run in runs if run.config.cell == cell]
+                if not shown:
+                    continue
                 label = f"{cell.upper()}, {style.label}"
                 losses = [run.results["test_loss"] for run in shown]
                 axes.plot([early(run) for run in shown], losses, marker, color=style.colour, alpha=0.75, label=label)
