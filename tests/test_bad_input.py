@@ -14,6 +14,7 @@ CALLS = {
     "reachable_states": ms.reachable_states,
     "measure": ms.measure,
     "attractors": ms.attractors,
+    "lyapunov": ms.lyapunov,
     "warmup": ms.warmup,
 }
 
@@ -46,7 +47,7 @@ def test_an_empty_data_set(call, rnn, empty):
         call(rnn, empty)
 
 
-@pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.warmup])
+@pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.lyapunov, ms.warmup])
 def test_a_batch_larger_than_the_data_set(function, rnn):
     with pytest.raises(ValueError, match="batch_size must not exceed the number of sequences, 10, got 11"):
         function(rnn, torch.zeros(5, 10, 2), batch_size=11)
@@ -134,10 +135,15 @@ def test_sizes_of_a_measure_that_are_not_positive_integers(rnn, name, value):
         ms.measure(rnn, torch.zeros(5, 250, 2), **{name: value})
 
 
-@pytest.mark.parametrize("name", ["batches", "batch_size", "stabilisation", "longest"])
-def test_sizes_of_what_tells_attractors_that_are_not_positive_integers(rnn, name):
+SIZES = ["batches", "batch_size", "stabilisation"]
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [*product([ms.attractors], [*SIZES, "longest"]), *product([ms.lyapunov], [*SIZES, "steps"])]
+)
+def test_sizes_of_what_tells_attractors_that_are_not_positive_integers(rnn, function, name):
     with pytest.raises(ValueError, match=f"{name} must be a positive integer, got 0"):
-        ms.attractors(rnn, torch.zeros(5, 250, 2), **{name: 0})
+        function(rnn, torch.zeros(5, 250, 2), **{name: 0})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ CALLS = {
     "reachable_states": ms.reachable_states,
     "measure": lambda rnn, x: ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=100),
     "attractors": lambda rnn, x: ms.attractors(rnn, x, batches=2, batch_size=8, stabilisation=100, longest=50),
+    "lyapunov": lambda rnn, x: ms.lyapunov(rnn, x, batches=2, batch_size=8, stabilisation=100, steps=20),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
 

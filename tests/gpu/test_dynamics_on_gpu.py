@@ -46,6 +46,16 @@ def test_three_products_measure_what_float32_does(cell):
 
 
 @pytest.mark.usefixtures("tf32")
+def test_exponents_are_those_of_the_cpu():
+    rnn = ms.RNN("lstm", 1, 32, 2, generator=generator())
+    x = torch.randn(50, 100, 1, generator=generator())
+    sizes = {"batches": 2, "stabilisation": 500, "steps": 200}
+    expected = ms.lyapunov(rnn, x, **sizes, generator=generator())
+    found = ms.lyapunov(rnn.cuda(), x, **sizes, generator=generator())
+    torch.testing.assert_close(found.exponents, expected.exponents, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.usefixtures("tf32")
 def test_modules_around_cudnn_are_measured_and_warmed_up_in_float32():
     torch.manual_seed(0)
     rnn, x = WithReadout(1, 64).cuda(), torch.randn(50, 100, 1)

@@ -1,7 +1,8 @@
-"""A network as a dynamical system: reachable states, VAA and VAA*, fixed points and cycles, warmup."""
+"""A network as a dynamical system: reachable states, VAA and VAA*, fixed points and cycles, exponents, warmup."""
 
 from multistable.dynamics.attractors import Attractors, attractors
 from multistable.dynamics.history import WarmupCheck, WarmupHistory, WarmupStep
+from multistable.dynamics.lyapunov import Lyapunov, lyapunov
 from multistable.dynamics.measure import DivergedError, Measure, measure
 from multistable.dynamics.states import reachable_states
 from multistable.dynamics.system import backends
@@ -12,6 +13,7 @@ from multistable.dynamics.warmup import WarmupWarning, warmup
 __all__ = [
     "Attractors",
     "DivergedError",
+    "Lyapunov",
     "Measure",
     "WarmupCheck",
     "WarmupDivergedError",
@@ -20,6 +22,7 @@ __all__ = [
     "WarmupWarning",
     "attractors",
     "backends",
+    "lyapunov",
     "measure",
     "reachable_states",
     "vaa",

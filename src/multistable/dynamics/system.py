@@ -139,19 +139,26 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
-    members = members_of(rnn)
-    batch_first = bool(getattr(rnn, "batch_first", False))
-    data = sequence_set(sequences, batch_first=batch_first, members=members)
+    data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
-    like = example_of(rnn)
     with evaluating(rnn):
-        layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, data.features, batch_first)]
-        system = System(layers, members, like.device, like.dtype)
+        system = system_of(rnn, data.features)
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
         yield system, data
+
+
+def system_of(rnn: nn.Module, features: int) -> System:
+    """The network as a system; ``features`` of the input, which a module of any make does not tell."""
+    layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
+    like = example_of(rnn)
+    return System(layers, members_of(rnn), like.device, like.dtype)
+
+
+def _batch_first(rnn: nn.Module) -> bool:
+    return bool(getattr(rnn, "batch_first", False))
 
 
 def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:

@@ -1,0 +1,153 @@
+"""Lyapunov exponents of systems of which they are known."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd.functional import jacobian
+
+import multistable as ms
+from networks import FEATURES, KINDS, in_layout, make
+
+SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 200, "steps": 400}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+class Map(nn.Module):
+    """A state of two numbers that begins at the first input and is mapped at each step; the input does nothing else."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x, state=None):
+        h = x[0] if state is None else state
+        for _ in x:
+            h = self.step(h)
+        return h, h
+
+
+def logistic(h):
+    """4 x (1 - x), of exponent log 2 from almost every x in (0, 1); what is outside begins inside."""
+    h = torch.where((h > 0) & (h < 1), h, torch.sigmoid(h))
+    return 4 * h * (1 - h)
+
+
+def turned(h):
+    """On the circle of radius 1, half of the way to which is gone at each step, by one radian."""
+    radius = h.norm(dim=-1, keepdim=True)
+    turn = torch.tensor([[math.cos(1), -math.sin(1)], [math.sin(1), math.cos(1)]], dtype=h.dtype)
+    return h @ turn * (1 + radius) / (2 * radius)
+
+
+def found(rnn, features=2, **settings):
+    x = torch.randn(6, 20, features, generator=generator())
+    return ms.lyapunov(rnn, x, generator=generator(), **SIZES | settings)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.999, 0.999999])
+def test_differences_that_shrink_by_a_factor_have_its_logarithm(factor):
+    """The other direction shrinks faster, and does not count."""
+    result = found(Map(lambda h: h * torch.tensor([factor, 0.3], dtype=h.dtype)))
+    assert result.exponents.shape == (2, 8)
+    torch.testing.assert_close(result.exponents, torch.full((2, 8), math.log(factor)).double(), rtol=1e-4, atol=0)
+    assert result.exponent == pytest.approx(math.log(factor), rel=1e-4)
+    assert result.lifetime == pytest.approx(-1 / math.log(factor), rel=1e-4)
+    assert result.chaotic == 0.0
+
+
+def test_chaos_has_a_positive_exponent_and_no_lifetime():
+    result = found(Map(logistic), steps=4000)
+    assert result.exponent == pytest.approx(math.log(2), abs=0.02)
+    assert result.lifetime == math.inf
+    assert result.chaotic == 1.0
+
+
+def test_along_a_cycle_differences_stay():
+    result = found(Map(turned))
+    assert result.exponents.abs().max() < 1e-6
+    assert result.chaotic == 0.0
+
+
+def test_a_network_that_forgets_in_one_step_has_no_lifetime_at_all():
+    result = found(Map(lambda h: 0 * h))
+    assert (result.exponents == -math.inf).all()
+    assert (result.exponent, result.lifetime, result.chaotic) == (-math.inf, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_at_a_fixed_point_it_is_the_spectral_radius_of_the_step(cell):
+    """Two layers at their fixed point under one constant input, in float64: the logarithm of the largest eigenvalue."""
+    rnn = ms.RNN(cell, 1, 6, num_layers=2, generator=generator()).double()
+    x = torch.zeros(4, 20, 1)
+    u, state = torch.zeros(1, 1, 1).double(), None
+    for _ in range(500):
+        _, state = rnn(u, state)
+    fields = state if isinstance(state, tuple) else (state,)
+
+    def step(*fields):
+        _, after = rnn(u, fields if len(fields) > 1 else fields[0])
+        return after if isinstance(after, tuple) else (after,)
+
+    size = fields[0].numel()
+    blocks = [[block.reshape(size, size) for block in row] for row in jacobian(step, fields)]
+    radius = torch.linalg.eigvals(torch.cat([torch.cat(row, 1) for row in blocks])).abs().max().log().item()
+    zero_input = ms.lyapunov(Silent(rnn), x, generator=generator(), **SIZES)
+    # A pair of complex eigenvalues turns what it shrinks: over 200 steps that leaves a little.
+    assert zero_input.exponent == pytest.approx(radius, abs=0.02)
+
+
+class Silent(nn.Module):
+    """A network that hears zero whatever its input is."""
+
+    def __init__(self, rnn):
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x, state=None):
+        return self.rnn(torch.zeros_like(x), state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_network_can_be_asked(kind):
+    rnn = make(kind)
+    x = torch.randn(12, 20, FEATURES, generator=generator())
+    result = ms.lyapunov(rnn, in_layout(rnn, x), generator=generator(), **SIZES)
+    assert result.exponents.shape == (2, 8)
+    assert not result.exponents.isnan().any()
+
+
+def test_a_state_and_its_companion_have_the_same_input():
+    """An untrained network forgets: under one input two states meet, under two they do not."""
+    assert found(ms.RNN("gru", 2, 8, generator=generator())).exponents.max() < -0.1
+
+
+def test_a_network_in_half_precision_is_asked_in_float64():
+    rnn = ms.RNN("gru", 2, 8, generator=generator())
+    half = ms.RNN("gru", 2, 8, generator=generator()).bfloat16()
+    assert found(half).exponent == pytest.approx(found(rnn).exponent, rel=0.1)
+    assert next(half.parameters()).dtype == torch.bfloat16
+
+
+def test_members_of_an_ensemble_are_told_as_alone():
+    members = [ms.RNN("lstm", 1, 24, generator=generator(seed)) for seed in (0, 1)]
+    with torch.no_grad():
+        for parameter in members[1].parameters():
+            parameter.mul_(20)
+    x = torch.randn(15, 40, 1, generator=generator())
+    together = ms.lyapunov(ms.Ensemble(members), x, generator=[generator(0), generator(1)], **SIZES)
+    assert together.exponents.shape == (2, 2, 8)
+    for seed, member in enumerate(members):
+        alone = ms.lyapunov(member, x, generator=generator(seed), **SIZES)
+        assert together.exponent[seed] == pytest.approx(alone.exponent, rel=1e-3)
+        assert together.chaotic[seed] == alone.chaotic
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5, 6, 11])
+def test_few_steps_are_enough_for_an_answer(steps):
+    result = found(Map(lambda h: 0.5 * h), steps=steps)
+    torch.testing.assert_close(result.exponents, torch.full((2, 8), math.log(0.5)).double(), rtol=1e-6, atol=0)
