@@ -4,9 +4,9 @@
     python docs/figures/lifetimes.py --hidden 16 --seeds 2 --cells gru --T 10
 
 Networks of one layer, driven by the sequences of copy first input: classic, warmed up by Algorithm 3, and by the
-default. Of each one VAA, the shares of states at rest and in chaos, and the median Lyapunov exponent of its settled states.
-Writes ``docs/results/lifetimes.json`` and draws ``docs/results/lifetimes.png``, unless it is told ``--output``
-elsewhere; prints a table.
+default. Of each one VAA, the shares of states at rest and in chaos, and the median Lyapunov exponent of its settled
+states. Writes ``docs/results/lifetimes.json`` and draws ``docs/results/lifetimes.png``, unless it is told
+``--output`` elsewhere; prints a table.
 """
 
 import argparse
