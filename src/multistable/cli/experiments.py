@@ -14,7 +14,7 @@ from multistable.cli.runs import unfinished
 from multistable.experiments.claims import OPEN, Finding
 from multistable.experiments.engines import Engine
 from multistable.experiments.estimate import seconds
-from multistable.experiments.experiment import Experiment
+from multistable.experiments.experiment import Experiment, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
@@ -96,11 +96,11 @@ def run(
     return problems
 
 
-def write_report(wanted: Sequence[Experiment], scale: Scale, out: Path) -> None:
+def write_report(wanted: Sequence[Experiment], scale: Scale, out: Path, source: Source | None = None) -> None:
     """Draw the pictures and write the page."""
     from multistable.experiments.report import write_report
 
-    page = write_report(wanted, scale, out, shlex.join(["multistable", *sys.argv[1:]]))
+    page = write_report(wanted, scale, out, shlex.join(["multistable", *sys.argv[1:]]), source)
     typer.echo(f"The report: {page.resolve().as_uri()}")
 
 

@@ -44,6 +44,10 @@ Where = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Where each run has its folder.")]
+Stored = Annotated[
+    list[Path] | None,
+    typer.Option(help="Stored results (JSON) in place of run folders. May be given several times."),
+]
 
 
 def reproduce(
@@ -104,10 +108,7 @@ def claims(
     scale: ScaleName = "small",
     precision: Precision = "ieee",
     out: Out = Path("runs"),
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(help="Stored results (JSON) in place of run folders. May be given several times."),
-    ] = None,
+    results: Stored = None,
     details: Annotated[bool, typer.Option("--details", help="Show every comparison with its numbers.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -133,12 +134,24 @@ def report(
     scale: ScaleName = "small",
     where: Where = None,
     precision: Precision = "ieee",
-    out: Out = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Where each run has its folder, and where the report goes.")] = Path("runs"),
+    results: Stored = None,
     debug: Debug = False,
 ) -> None:
-    """Write the report of what there is, without running anything."""
+    """Write the report of what there is, without running anything.
+
+    Stored results count whatever precision they were trained in; of a run that is in several files, the last counts.
+    """
     with reporting(debug):
         from multistable.cli import experiments
+        from multistable.experiments.archive import by_name
+        from multistable.experiments.report import everything
 
-        size = experiments.chosen_scale(scale, precision, where or ())
-        experiments.write_report(experiments.chosen(names), size, out)
+        if results and precision != "ieee":
+            raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
+        wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
+        source = by_name(results) if results else None
+        if source is not None and not everything(wanted, size, source):
+            files = ", ".join(map(str, results or ()))
+            raise ValueError(f"{files} must have results of {', '.join(names)} at the scale {scale}, got none")
+        experiments.write_report(wanted, size, out, source)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ def write_results(results: Iterable[Result], path: Path | str) -> None:
 def read_results(path: Path | str) -> list[Result]:
     """The results that :func:`write_results` wrote."""
     return [_from_json(entry) for entry in json.loads(Path(path).read_text())]
+
+
+def by_name(paths: Iterable[Path | str]) -> dict[str, Result]:
+    """The results of several files by the names that their runs have in float32, whatever they were trained in.
+
+    A run that is in several files, in one precision or another, counts as the last has it.
+    """
+    found = [result for path in paths for result in read_results(path)]
+    return {replace(result.config, precision="ieee").name: result for result in found}
 
 
 def _as_json(result: Result) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What an experiment is: which runs, what is drawn of them, and which of the paper's claims it bears on."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,9 +43,15 @@ class Result:
         return [row[self.config.unit] for row in rows], [row[quantity] for row in rows]
 
 
-def finished(configs: Iterable[Config], out: Path | str) -> list[Result]:
+Source = Path | str | Mapping[str, Result]
+"""Where results are: in the folders of runs, or by the names of runs."""
+
+
+def finished(configs: Iterable[Config], source: Source) -> list[Result]:
     """The results there are of some runs."""
-    folders = [RunFolder.of(config, out) for config in configs]
+    if isinstance(source, Mapping):
+        return [source[config.name] for config in configs if config.name in source]
+    folders = [RunFolder.of(config, source) for config in configs]
     return [Result.of(folder) for folder in folders if folder.finished]
 
 
@@ -91,12 +97,12 @@ class Experiment:
     claims: tuple[str, ...]
     then: Callable[[Sequence[Result], Scale], Sequence[Config]] | None = None
 
-    def at(self, scale: Scale, out: Path | str | None = None) -> list[Config]:
-        """The runs at a scale, each once; and those that follow, once what they depend on is finished in ``out``."""
+    def at(self, scale: Scale, source: Source | None = None) -> list[Config]:
+        """The runs at a scale, each once; and those that follow, once all they depend on have results."""
         first = list({config.name: config for config in scale.of(self.runs)}.values())
-        if self.then is None or out is None:
+        if self.then is None or source is None:
             return first
-        results = finished(first, out)
+        results = finished(first, source)
         return first if len(results) < len(first) else [*first, *self.then(results, scale)]
 
 

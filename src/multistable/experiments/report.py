@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multistable.experiments.claims import CLAIMS, Finding
-from multistable.experiments.experiment import Experiment, Result, finished
+from multistable.experiments.experiment import Experiment, Result, Source, finished
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
 from multistable.experiments.scales import Scale
@@ -52,39 +52,43 @@ def findings(results: Sequence[Result]) -> dict[str, Finding]:
     return {name: claim.finding(results) for name, claim in CLAIMS.items()}
 
 
-def everything(experiments: Iterable[Experiment], scale: Scale, out: Path | str) -> list[Result]:
+def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) -> list[Result]:
     """The results there are of some experiments, each run once."""
-    configs = {config.name: config for experiment in experiments for config in experiment.at(scale, out)}
-    return finished(configs.values(), out)
+    configs = {config.name: config for experiment in experiments for config in experiment.at(scale, source)}
+    return finished(configs.values(), source)
 
 
-def verdicts(experiments: Sequence[Experiment], scale: Scale, out: Path | str) -> dict[str, Finding]:
+def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) -> dict[str, Finding]:
     """The verdict on each claim, from the runs of the experiments that bear on it.
 
     The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
     """
     return {
-        name: claim.finding(everything([made for made in experiments if name in made.claims], scale, out))
+        name: claim.finding(everything([made for made in experiments if name in made.claims], scale, source))
         for name, claim in CLAIMS.items()
     }
 
 
-def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | str, command: str) -> Path:
+def write_report(
+    experiments: Sequence[Experiment], scale: Scale, out: Path | str, command: str, source: Source | None = None
+) -> Path:
     """Draw what there are results of, and write the page.
 
     Args:
         experiments: in the paper's order.
         scale: of the runs.
-        out: the folder of the runs; the page and the pictures go there too.
-        command: by which the runs were made.
+        out: where the page and the pictures go.
+        command: by which the page was made.
+        source: where the results are; in ``out`` when not given.
 
     Returns:
         The page.
     """
     out = Path(out)
-    results = {result.config.name: result for result in everything(experiments, scale, out)}
-    found = verdicts(experiments, scale, out)
-    sections = [_section(experiment, scale, results, found, out) for experiment in experiments]
+    source = out if source is None else source
+    results = everything(experiments, scale, source)
+    found = verdicts(experiments, scale, source)
+    sections = [_section(experiment, scale, source, found, out) for experiment in experiments]
     return write_page(
         out / PAGE,
         "report.html.j2",
@@ -92,10 +96,10 @@ def write_report(experiments: Sequence[Experiment], scale: Scale, out: Path | st
         sections=sections,
         findings=list(found.values()),
         command=command,
-        seconds=wall_time(results.values()),
-        records=sorted({_versions(result) for result in results.values()}),
+        seconds=wall_time(results),
+        records=sorted({_versions(result) for result in results}),
         runs=len(results),
-        planned=len({config.name for experiment in experiments for config in experiment.at(scale, out)}),
+        planned=len({config.name for experiment in experiments for config in experiment.at(scale, source)}),
     )
 
 
@@ -111,12 +115,12 @@ def wall_time(results: Iterable[Result]) -> float:
 def _section(
     experiment: Experiment,
     scale: Scale,
-    results: Mapping[str, Result],
+    source: Source,
     found: Mapping[str, Finding],
     out: Path,
 ) -> Section:
-    configs = experiment.at(scale, out)
-    mine = [results[config.name] for config in configs if config.name in results]
+    configs = experiment.at(scale, source)
+    mine = finished(configs, source)
     shown = []
     pictures = out / PICTURES
     for picture in experiment.pictures if mine else ():
@@ -132,5 +136,6 @@ def _section(
 
 
 def _versions(result: Result) -> str:
-    record = result.record
-    return f"multistable {record['multistable']}, PyTorch {record['torch']}, {record['device']}"
+    record, precision = result.record, result.config.precision
+    trained = "" if precision == "ieee" else f", trained in {precision}"
+    return f"multistable {record['multistable']}, PyTorch {record['torch']}, {record['device']}{trained}"

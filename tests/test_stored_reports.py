@@ -1,0 +1,78 @@
+"""A report of results that are stored in files, without the folders of their runs."""
+
+import pytest
+from typer.testing import CliRunner
+
+from multistable.cli import app
+from multistable.experiments.archive import by_name, write_results
+from multistable.experiments.experiment import Result, finished
+from multistable.experiments.paper import experiments
+from multistable.experiments.scales import PAPER
+from multistable.tasks import CopyFirstInput
+from multistable.training import RunConfig
+
+RECORD = {"seconds": 60.0, "together": 5, "device": "a GPU", "torch": "2.0", "multistable": "0.1.0"}
+
+
+def stored(path, loss, precision="ieee", cells=("gru", "nbrc")):
+    """A file of five seeds of each cell at the paper's scale, all with one test loss."""
+    metrics = [{"epoch": epoch, "validation_loss": 1.0, "vaa": 1 / 32} for epoch in range(3)]
+    runs = [RunConfig(CopyFirstInput(50), cell, seed=seed, precision=precision) for cell in cells for seed in range(5)]
+    write_results([Result(run, metrics, {"test_loss": loss}, RECORD) for run in runs], path)
+    return path
+
+
+@pytest.fixture
+def command(tmp_path):
+    out = tmp_path / "report"
+    return lambda *arguments: CliRunner().invoke(app, ["report", *map(str, arguments), "--out", str(out)])
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+def test_results_count_whatever_they_were_trained_in(tmp_path, precision):
+    found = by_name([stored(tmp_path / "stored.json", 0.25, precision)])
+    runs = experiments()["copy-curves"].at(PAPER)
+    results = finished(runs, found)
+    assert [(result.config.cell, result.config.seed) for result in results] == [
+        (run.cell, run.seed) for run in runs if run.cell in ("gru", "nbrc")
+    ]
+    assert {result.config.precision for result in results} == {precision}
+
+
+def test_the_last_file_that_has_a_run_counts(tmp_path):
+    both = [stored(tmp_path / "a.json", 0.25), stored(tmp_path / "b.json", 0.5, "tf32", cells=("gru",))]
+    for files, of_gru in ((both, 0.5), (both[::-1], 0.25)):
+        losses = {(result.config.cell, result.results["test_loss"]) for result in by_name(files).values()}
+        assert losses == {("gru", of_gru), ("nbrc", 0.25)}
+
+
+def test_the_page_has_the_pictures_and_the_numbers_of_stored_results(command, tmp_path):
+    files = [stored(tmp_path / "a.json", 0.25), stored(tmp_path / "b.json", 0.5, "tf32", cells=("brc",))]
+    done = command("copy-curves", "--scale", "paper", "--results", files[0], "--results", files[1])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "15 of 30 runs are finished" in page
+    assert "PyTorch 2.0, a GPU." in page
+    assert "PyTorch 2.0, a GPU, trained in tf32." in page
+    assert page.count("<svg") == len(experiments()["copy-curves"].pictures)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("copy-curves",), "must have results of copy-curves at the scale small, got none"),
+        (("denoising", "--scale", "paper"), "must have results of denoising at the scale paper, got none"),
+        (("copy-curves", "--scale", "paper", "--precision", "tf32"), "--precision must not be given with --results"),
+    ],
+)
+def test_what_cannot_be_reported_is_told(command, tmp_path, arguments, message):
+    done = command(*arguments, "--results", stored(tmp_path / "stored.json", 0.25))
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert not (tmp_path / "report").exists()
+
+
+def test_settings_that_are_not_the_papers_are_not_in_its_report(tmp_path):
+    other = RunConfig(CopyFirstInput(50), "gru", learning_rate=0.1)
+    write_results([Result(other, [], {"test_loss": 0.1}, RECORD)], tmp_path / "stored.json")
+    assert finished(experiments()["copy-curves"].at(PAPER), by_name([tmp_path / "stored.json"])) == []
