@@ -144,6 +144,12 @@ def test_tf32_changes_the_time_of_training_on_a_gpu_alone(version):
     assert seconds(tf32, "cpu") == seconds(ieee, "cpu")
 
 
+def test_tf32_changes_nothing_for_few_rows():
+    tf32, ieee = (some(10, CopyFirstInput(50), "gru", precision=name) for name in ("tf32", "ieee"))
+    assert seconds(tf32, "cuda") == seconds(ieee, "cuda")
+    assert seconds(2 * tf32, "cuda") < seconds(2 * ieee, "cuda")
+
+
 def test_what_is_done_takes_no_time_again():
     runs = ten(version="warmup", cell="gru")
     half = runs[0].duration // 2

@@ -43,10 +43,7 @@ class Row:
 
     def seconds(self, configs: Sequence[Config]) -> float:
         """Of a state of each of some runs of one architecture."""
-        config = configs[0]
-        halves = 2 if config.kind.double else 1  # which do not see each other
-        weights = _matrices(config) * config.hidden_size / halves
-        return len(configs) * config.hidden_size * (self.unit + self.weight * weights)
+        return self.unit * len(configs) * configs[0].hidden_size + self.weight * _weights(configs)
 
 
 @dataclass(frozen=True)
@@ -101,6 +98,13 @@ with LSTM, 4.5 with GRU, 1.2 with BRC. What is forecast is 0.7 (MGU) to 1.3 (BRC
 """
 
 
+TF32_FROM = 2e7
+"""Rows of a gradient step times weights from which products are computed in TF32 where it is allowed.
+
+With few rows float32 is faster (docs/engine.md): ten GRUs of 128 units, batch 32, stay in it, ten of 256 do not.
+"""
+
+
 def seconds(configs: Sequence[Config], device: str, done: int = 0) -> float:
     """How long a group of runs may take on a ``"cuda"`` or ``"cpu"`` device, within a factor of two or so.
 
@@ -110,10 +114,10 @@ def seconds(configs: Sequence[Config], device: str, done: int = 0) -> float:
         done: the epochs, or episodes, that they go on from.
     """
     rate, config = RATES[device], configs[0]
-    row = rate.training
-    if (device, config.precision) == ("cuda", "tf32"):
-        row = replace(row, weight=TF32_WEIGHT * row.weight)
-    unit = (_episode if isinstance(config, AgentConfig) else _epoch)(configs, replace(rate, training=row))
+    training = rate
+    if (device, config.precision) == ("cuda", "tf32") and config.batch_size * _weights(configs) > TF32_FROM:
+        training = replace(rate, training=replace(rate.training, weight=TF32_WEIGHT * rate.training.weight))
+    unit = (_episode if isinstance(config, AgentConfig) else _epoch)(configs, training)
     before = 0.0 if done else _warmup(configs, rate)
     return rate.group + before + (config.duration - done) * unit + _measures(configs, rate, done)
 
@@ -165,6 +169,12 @@ def _warmup(configs: Sequence[Config], rate: Rate) -> float:
     step = rate.warming + period * (rate.time_step + config.warmup_batch_size * rate.training.seconds(warmed))
     last = _measure(warmed, rate, FINAL_BATCHES * FINAL_BATCH_SIZE, FINAL_STABILISATION)
     return config.warmup_steps * config.num_layers * step + last
+
+
+def _weights(configs: Sequence[Config]) -> float:
+    """Numbers in the recurrent matrices of a layer of all runs; the halves of a double layer do not see each other."""
+    config = configs[0]
+    return len(configs) * _matrices(config) * config.hidden_size**2 / (2 if config.kind.double else 1)
 
 
 def _matrices(config: Config) -> int:
