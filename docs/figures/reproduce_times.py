@@ -1,4 +1,4 @@
-"""Print the table of docs/reproduce.md: what each experiment may take on a GPU and on two CPU cores, at each scale."""
+"""Print the table of docs/reproduce.md: what each experiment may take on a GPU and on one CPU core, at each scale."""
 
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment

@@ -1,11 +1,13 @@
 """A rough forecast of how long runs take, and how much memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from multistable.cells import CELLS, Cell
+from multistable.dynamics.warmup import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_STABILISATION
 from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask
@@ -28,36 +30,78 @@ KEPT = 8
 
 
 @dataclass(frozen=True)
+class Row:
+    """Seconds of one state of one network at one time step of a layer.
+
+    Attributes:
+        unit: for each of its H units.
+        weight: for each number in the recurrent matrices, of which a cell has up to four of H x H, or none.
+    """
+
+    unit: float
+    weight: float
+
+    def seconds(self, configs: Sequence[Config]) -> float:
+        """Of a state of each of some runs of one architecture."""
+        return self.unit * len(configs) * configs[0].hidden_size + self.weight * _weights(configs)
+
+
+@dataclass(frozen=True)
 class Rate:
-    """Seconds of the parts of a training; a row is one state of one network at one time step.
+    """Seconds of the parts of a training.
 
     Attributes:
         group: of a group of runs, whatever its size: its data, its files, and what is compiled for it.
-        step: of a gradient step, whatever its size.
+        step: of a gradient step, or of an agent's step in its environment, whatever its size.
+        warming: of a gradient step of the warmup, for each layer, whatever its size.
         time_step: of a time step of a layer, forward and backward, whatever its size.
-        row: of a row forward and backward, for each H x H of its weights.
-        settling: of a row in a measure, for each H x H.
+        training: of a row forward and backward.
+        settling: of a row in a measure.
     """
 
     group: float
     step: float
+    warming: float
     time_step: float
-    row: float
-    settling: float
+    training: Row
+    settling: Row
 
 
-# Fitted to docs/results/engine.txt and docs/results/copy_50.json (one H200), and to cpu_scan.txt (two cores).
-# What a group takes is the processor time of all experiments at the scale smoke, over the number of their groups.
+# Of a GPU, fitted to what one process took alone on an H200: epoch.txt, measure.txt, dynamics.txt, copy_50.json and, of
+# float32, training_step.txt and engine.txt, all in docs/results. Of a CPU, fitted to cpu_scan.txt (one thread), warming
+# to attractors_small.json. What agents take is in docs/reinforcement.md. A group takes the processor time of all
+# experiments at the scale smoke, over the number of their groups.
 RATES = {
-    "cuda": Rate(group=1.0, step=3e-4, time_step=4e-6, row=1.2e-12, settling=4e-13),
-    "cpu": Rate(group=1.0, step=2e-3, time_step=1e-4, row=4e-10, settling=1e-10),
+    "cuda": Rate(
+        group=1.0,
+        step=1.5e-4,
+        warming=1e-2,
+        time_step=2.1e-6,
+        training=Row(unit=1.8e-11, weight=4.8e-13),
+        settling=Row(unit=3e-11, weight=2e-14),
+    ),
+    "cpu": Rate(
+        group=1.0,
+        step=2e-3,
+        warming=1e-2,
+        time_step=1e-5,
+        training=Row(unit=6.4e-9, weight=1e-10),
+        settling=Row(unit=3e-9, weight=4e-11),
+    ),
 }
 
-TF32_ROW = 0.5
-"""What a row of training takes in TF32 on a GPU, as a share of what it takes in float32.
+TF32_WEIGHT = 0.3
+"""What a weight takes in training in TF32 on a GPU, as a share of what it takes in float32.
 
-A gradient step of ten networks 2 x 256 on denoising, batch 32, takes 5.9 ms in place of 16.7 with GRU, 11.6 in place of
-23.4 with LSTM.
+Fitted to docs/results/epoch.txt, where a gradient step of ten networks 2 x 256 on denoising, batch 32, takes 5.1 ms
+with LSTM, 4.5 with GRU, 1.2 with BRC. What is forecast is 0.7 (MGU) to 1.3 (BRC) times what was measured.
+"""
+
+
+TF32_FROM = 2e7
+"""Rows of a gradient step times weights from which products are computed in TF32 where it is allowed.
+
+With few rows float32 is faster (docs/engine.md): ten GRUs of 128 units, batch 32, stay in it, ten of 256 do not.
 """
 
 
@@ -70,55 +114,76 @@ def seconds(configs: Sequence[Config], device: str, done: int = 0) -> float:
         done: the epochs, or episodes, that they go on from.
     """
     rate, config = RATES[device], configs[0]
-    training = replace(rate, row=TF32_ROW * rate.row) if (device, config.precision) == ("cuda", "tf32") else rate
-    if isinstance(config, AgentConfig):
-        unit = _episode(config, _squares(configs), training)
-    else:
-        unit = _epoch(configs, training)
+    training = rate
+    if (device, config.precision) == ("cuda", "tf32") and config.batch_size * _weights(configs) > TF32_FROM:
+        training = replace(rate, training=replace(rate.training, weight=TF32_WEIGHT * rate.training.weight))
+    unit = (_episode if isinstance(config, AgentConfig) else _epoch)(configs, training)
     before = 0.0 if done else _warmup(configs, rate)
     return rate.group + before + (config.duration - done) * unit + _measures(configs, rate, done)
 
 
 def _epoch(configs: Sequence[Any], rate: Rate) -> float:
     """The gradient steps of an epoch of supervised runs."""
-    config = configs[0]
+    config, row = configs[0], rate.training.seconds(configs)
     usual = SEQUENCES if isinstance(config.task, GeneratedTask) else MNIST_SEQUENCES
     learning = config.training_sequences or usual
     steps = learning * (1 - config.validation - config.selection) / config.batch_size
-    squares = _squares(configs)
     length = config.task.length * config.num_layers
-    epoch = steps * (rate.step + length * (rate.time_step + rate.row * config.batch_size * squares))
+    step = rate.step + length * (rate.time_step + config.batch_size * row)
     if config.kind.auxiliary:
         decoded = config.stretch * config.num_layers
-        epoch += steps * decoded * (rate.time_step + rate.row * config.stretches * config.batch_size * squares)
-    return epoch
+        step += decoded * (rate.time_step + config.stretches * config.batch_size * row)
+    return steps * step
 
 
-def _episode(config: AgentConfig, squares: float, rate: Rate) -> float:
+def _episode(configs: Sequence[Any], rate: Rate) -> float:
     """An episode, played to the horizon, and the gradient steps after it."""
+    config, row = configs[0], rate.training.seconds(configs)
     length = config.task.horizon * config.num_layers
-    step = rate.step + length * (rate.time_step + rate.row * config.batch_size * squares)
-    return config.task.horizon * rate.step / 2 + config.gradient_steps * step
+    step = rate.step + length * (rate.time_step + config.batch_size * row)
+    return config.task.horizon * rate.step + config.gradient_steps * step
 
 
 def _measures(configs: Sequence[Config], rate: Rate, done: int) -> float:
     config = configs[0]
-    measures = ((config.duration - done) // config.vaa_every + 1) if config.vaa_every else 0
-    states = config.vaa_batches * config.vaa_batch_size
-    rows = rate.time_step / 2 + rate.settling * states * _squares(configs)
-    return measures * config.stabilisation * config.num_layers * rows
+    if not config.vaa_every:
+        return 0.0
+    # Supervised runs follow states to their attractors before training and after it, which is as long as a measure.
+    ends = 1 if done or isinstance(config, AgentConfig) else 3
+    measures = (config.duration - done) // config.vaa_every + ends
+    return measures * _measure(configs, rate, config.vaa_batches * config.vaa_batch_size, config.stabilisation)
+
+
+def _measure(configs: Sequence[Config], rate: Rate, states: int, stabilisation: int) -> float:
+    steps = stabilisation * configs[0].num_layers
+    return steps * (rate.time_step / 2 + states * rate.settling.seconds(configs))
 
 
 def _warmup(configs: Sequence[Config], rate: Rate) -> float:
-    config, warmed = configs[0], sum(run.kind.warmed for run in configs) / len(configs)
+    """The gradient steps of Algorithm 3, in float32 whatever training is in, and the measure after them."""
+    warmed = [run for run in configs if run.kind.warmed]
+    if not warmed:
+        return 0.0
+    config = warmed[0]
     period = _length(config) + config.max_stabilisation / 2
-    rows = rate.time_step + rate.row * config.warmup_batch_size * _squares(configs) * warmed
-    return config.warmup_steps * config.num_layers * period * rows if warmed else 0.0
+    step = rate.warming + period * (rate.time_step + config.warmup_batch_size * rate.training.seconds(warmed))
+    last = _measure(warmed, rate, FINAL_BATCHES * FINAL_BATCH_SIZE, FINAL_STABILISATION)
+    return config.warmup_steps * config.num_layers * step + last
 
 
-def _squares(configs: Sequence[Config]) -> float:
-    """H x H of all runs."""
-    return len(configs) * configs[0].hidden_size ** 2 / (2 if configs[0].kind.double else 1)
+def _weights(configs: Sequence[Config]) -> float:
+    """Numbers in the recurrent matrices of a layer of all runs; the halves of a double layer do not see each other."""
+    config = configs[0]
+    return len(configs) * _matrices(config) * config.hidden_size**2 / (2 if config.kind.double else 1)
+
+
+def _matrices(config: Config) -> int:
+    """The H x H matrices of the cell: what of its parameters grows with the square of H."""
+    make: Callable[..., Cell] = CELLS[config.cell]
+    with torch.device("meta"):
+        cells = [make(1, units, **config.cell_options) for units in (1, 2)]
+    of_one, of_two = ([weight.numel() for weight in cell.parameters()] for cell in cells)
+    return (sum(of_two) - 2 * sum(of_one)) // 2
 
 
 def _length(config: Config) -> int:
