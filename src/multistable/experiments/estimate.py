@@ -97,7 +97,6 @@ Fitted to docs/results/epoch.txt, where a gradient step of ten networks 2 x 256 
 with LSTM, 4.5 with GRU, 1.2 with BRC. What is forecast is 0.7 (MGU) to 1.3 (BRC) times what was measured.
 """
 
-
 TF32_FROM = 2e7
 """Rows of a gradient step times weights from which products are computed in TF32 where it is allowed.
 
