@@ -1,6 +1,6 @@
 """How long networks remember a small difference between two of their states, before and after a warmup.
 
-    python docs/figures/lifetimes.py                              # a quarter of an hour on one CPU core
+    python docs/figures/lifetimes.py                              # half an hour on one busy CPU core
     python docs/figures/lifetimes.py --hidden 16 --seeds 2 --cells gru --T 10
 
 Networks of one layer, driven by the sequences of copy first input: classic, warmed up by Algorithm 3, and by the
@@ -19,12 +19,16 @@ from typing import Any
 import torch
 
 import multistable as ms
-from multistable.experiments.figures import RULE, figure, name_axes, png
-from multistable.experiments.pictures import cell_styles, legend_below, style_of
+from multistable.experiments.figures import BLUE, GREEN, VERMILLION, Style, figure, name_axes, png, rule
+from multistable.experiments.pictures import cell_styles, legend_below
 from multistable.tasks import CopyFirstInput
 
 RESULTS = Path(__file__).parents[1] / "results"
-KINDS = {"classic": "classic", "paper": "Algorithm 3", "reliable": "the default"}
+KINDS = {
+    "classic": Style("classic", VERMILLION, "o"),
+    "paper": Style("Algorithm 3", BLUE, "s"),
+    "reliable": Style("the default", GREEN, "^"),
+}
 STABILISATION, SEQUENCES = 10_000, 1000
 LONGEST = 1e7
 """Steps: the exponents of longer lifetimes are near the rounding of what they are computed from."""
@@ -68,15 +72,14 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     """The lifetime of each network, by cell and kind."""
     drawn, axes = figure(7.2, 3.4)
     cells = list(dict.fromkeys(found["cell"] for found in rows))
-    for index, (kind, label) in enumerate(KINDS.items()):
-        style = style_of(label, (1, 0, 2)[index])
+    for index, (kind, style) in enumerate(KINDS.items()):
         for found in (found for found in rows if found["kind"] == kind):
             place = cells.index(found["cell"]) + 0.25 * (index - 1)
             spread = [place + 0.03 * (seed - (len(found["vaa"]) - 1) / 2) for seed in range(len(found["vaa"]))]
             heights = [lifetime(exponent) for exponent in found["exponent"]]
-            axes.plot(spread, heights, style.marker, color=style.colour, markersize=5, alpha=0.8, label=label)
-    axes.axhline(STABILISATION, **RULE)
+            axes.plot(spread, heights, style.marker, color=style.colour, markersize=5, alpha=0.8, label=style.label)
     axes.set_yscale("log")
+    rule(axes, STABILISATION, "M")
     axes.set_ylim(1, 2 * LONGEST)
     axes.set_xticks(range(len(cells)), [cell_styles()[cell].label for cell in cells])
     name_axes(axes, "cell", "lifetime of a difference (steps)")
@@ -96,12 +99,12 @@ def main() -> None:
     rows = []
     print("| cell | network | VAA | states at rest | in chaos | lifetime, steps |\n|---|---|---|---|---|---|")
     for cell in asked.cells:
-        for kind, label in KINDS.items():
+        for kind, style in KINDS.items():
             found = row(cell, kind, asked)
             rows.append(found)
             shares = (", ".join(f"{v:.2f}" for v in found[name]) for name in ("vaa", "fixed_points", "chaotic"))
             lifetimes = ", ".join(f"{lifetime(exponent):.2g}" for exponent in found["exponent"])
-            print(f"| {cell_styles()[cell].label} | {label} | {' | '.join(shares)} | {lifetimes} |", flush=True)
+            print(f"| {cell_styles()[cell].label} | {style.label} | {' | '.join(shares)} | {lifetimes} |", flush=True)
     settings = {name: value for name, value in vars(asked).items() if name != "output"}
     asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, "rows": rows}) + "\n")
     draw(rows, asked.output.with_suffix(".png"))

@@ -40,7 +40,7 @@ def main() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.5, 3.7), layout="constrained")
     for seed in range(1, SEEDS + 1):
         vaa_star, steps, vaa = warm_up(seed)
         first = seed == 1
@@ -54,7 +54,7 @@ def main() -> None:
     axes.set_xlabel("gradient step of the warmup")
     axes.set_ylabel("VAA*, VAA")
     axes.set_title(f"Warmup of torch.nn.GRU(1, 128), {SEEDS} seeds", fontsize=10)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.1), fontsize=9, frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1.05)
     axes.spines[["top", "right"]].set_visible(False)
