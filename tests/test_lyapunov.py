@@ -1,6 +1,7 @@
 """Lyapunov exponents of systems of which they are known."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -18,14 +19,14 @@ def generator(seed=0):
 
 
 class Map(nn.Module):
-    """A state of two numbers that begins at the first input and is mapped at each step; the input does nothing else."""
+    """A state of two numbers that begins at the first input, or as it is told, and is mapped at each step."""
 
-    def __init__(self, step):
+    def __init__(self, step, begin=None):
         super().__init__()
-        self.step = step
+        self.step, self.begin = step, begin
 
     def forward(self, x, state=None):
-        h = x[0] if state is None else state
+        h = state if state is not None else x[0] if self.begin is None else torch.full_like(x[0], self.begin)
         for _ in x:
             h = self.step(h)
         return h, h
@@ -54,9 +55,9 @@ def test_differences_that_shrink_by_a_factor_have_its_logarithm(factor):
     """The other direction shrinks faster, and does not count."""
     result = found(Map(lambda h: h * torch.tensor([factor, 0.3], dtype=h.dtype)))
     assert result.exponents.shape == (2, 8)
-    torch.testing.assert_close(result.exponents, torch.full((2, 8), math.log(factor)).double(), rtol=1e-4, atol=0)
-    assert result.exponent == pytest.approx(math.log(factor), rel=1e-4)
-    assert result.lifetime == pytest.approx(-1 / math.log(factor), rel=1e-4)
+    torch.testing.assert_close(result.exponents, torch.full((2, 8), math.log(factor)).double(), rtol=1e-4, atol=5e-9)
+    assert result.exponent == pytest.approx(math.log(factor), rel=1e-4, abs=5e-9)
+    assert result.lifetime == pytest.approx(-1 / math.log(factor), rel=5e-3)
     assert result.chaotic == 0.0
 
 
@@ -110,6 +111,67 @@ class Silent(nn.Module):
 
     def forward(self, x, state=None):
         return self.rnn(torch.zeros_like(x), state)
+
+
+@pytest.mark.parametrize(
+    ("centre", "slope"), [*product([0.0, 0.7], [0.9, 1 - 1e-4, 1 - 1e-6]), (1e4, 0.9), (1e4, 1 - 1e-3)]
+)
+def test_a_step_that_is_not_straight_has_the_exponent_of_its_slope(centre, slope):
+    """x -> c + s (x - c) + (x - c)^2, at c: the slope there is s, however curved it is beside."""
+    result = found(Map(lambda h: centre + torch.zeros_like(h) + slope * (h - centre) + (h - centre) ** 2, begin=centre))
+    assert result.exponent == pytest.approx(math.log(slope), rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [1.001, 1.2])
+def test_states_that_grow_without_bound_magnify_differences(factor):
+    """Up to 1e16 for the larger factor: companions are as far as is small beside such a state."""
+    result = found(Map(lambda h: factor * h))
+    assert result.exponent == pytest.approx(math.log(factor), rel=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e-4])
+def test_what_is_forgotten_almost_at_once_has_its_exponent_too(factor):
+    assert found(Map(lambda h: 0.3 + factor * (h - 0.3))).exponent == pytest.approx(math.log(factor), rel=0.05)
+
+
+def test_states_that_overflow_on_the_way_are_told():
+    with pytest.raises(ms.DivergedError, match="16 of 16 states are not finite after 400 more steps"):
+        found(Map(lambda h: 10 * h), stabilisation=10)
+
+
+class OfItsOwnPrecision(nn.Module):
+    """Computes in float32 whatever it is given, or fails to."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(2))
+        self.inside = inside
+
+    def forward(self, x, state=None):
+        h = x[0] if state is None else state
+        h = self.inside(h, self.weight)
+        return h, h
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        (
+            lambda h, weight: 0.5 * h.float() @ weight.float(),
+            "OfItsOwnPrecision must compute in float64 .* got states in",
+        ),
+        (
+            lambda h, weight: 0.25 * h @ torch.eye(2) * weight.sum(),
+            "OfItsOwnPrecision must compute in float64 .* x.new_zeros",
+        ),
+    ],
+)
+def test_a_module_that_cannot_compute_in_float64_is_told(inside, message):
+    rnn = OfItsOwnPrecision(inside)
+    x = torch.randn(6, 20, 2, generator=generator())
+    ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=10)
+    with pytest.raises(TypeError, match=message):
+        found(rnn)
 
 
 @pytest.mark.parametrize("kind", KINDS)

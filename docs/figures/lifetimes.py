@@ -4,9 +4,9 @@
     python docs/figures/lifetimes.py --hidden 16 --seeds 2 --cells gru --T 10
 
 Networks of one layer, driven by the sequences of copy first input: classic, warmed up by Algorithm 3, and by the
-default. Of each one VAA, the shares of states at rest and in chaos, and the median Lyapunov exponent of its settled
-states. Writes ``docs/results/lifetimes.json`` and draws ``docs/results/lifetimes.png``, unless it is told
-``--output`` elsewhere; prints a table.
+default. Of each one VAA, the shares of states at rest and in chaos, and the lifetime of a difference. Writes
+``docs/results/lifetimes.json`` and draws ``docs/results/lifetimes.png``, unless it is told ``--output`` elsewhere;
+prints a table.
 """
 
 import argparse
@@ -31,7 +31,7 @@ KINDS = {
 }
 STABILISATION, SEQUENCES = 10_000, 1000
 LONGEST = 1e7
-"""Steps: the exponents of longer lifetimes are near the rounding of what they are computed from."""
+"""Steps: longer lifetimes, and what does not shrink at all, are drawn and stored as this."""
 
 Row = dict[str, Any]
 
@@ -58,14 +58,9 @@ def row(cell: str, kind: str, asked: argparse.Namespace) -> Row:
         "kind": kind,
         "vaa": measured.vaa,
         "fixed_points": settled.fixed_points,
-        "exponent": found.exponent,
         "chaotic": found.chaotic,
+        "lifetime": [min(LONGEST, steps) for steps in found.lifetime],
     }
-
-
-def lifetime(exponent: float) -> float:
-    """Steps, at most the longest that can be told."""
-    return min(LONGEST, -1 / exponent) if exponent < 0 else LONGEST
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -76,8 +71,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for found in (found for found in rows if found["kind"] == kind):
             place = cells.index(found["cell"]) + 0.25 * (index - 1)
             spread = [place + 0.03 * (seed - (len(found["vaa"]) - 1) / 2) for seed in range(len(found["vaa"]))]
-            heights = [lifetime(exponent) for exponent in found["exponent"]]
-            axes.plot(spread, heights, style.marker, color=style.colour, markersize=5, alpha=0.8, label=style.label)
+            axes.plot(spread, found["lifetime"], style.marker, color=style.colour, markersize=5, alpha=0.8, label=style.label)
     axes.set_yscale("log")
     rule(axes, STABILISATION, "M")
     axes.set_ylim(1, 2 * LONGEST)
@@ -103,7 +97,7 @@ def main() -> None:
             found = row(cell, kind, asked)
             rows.append(found)
             shares = (", ".join(f"{v:.2f}" for v in found[name]) for name in ("vaa", "fixed_points", "chaotic"))
-            lifetimes = ", ".join(f"{lifetime(exponent):.2g}" for exponent in found["exponent"])
+            lifetimes = ", ".join(f"{steps:.3g}" for steps in found["lifetime"])
             print(f"| {cell_styles()[cell].label} | {style.label} | {' | '.join(shares)} | {lifetimes} |", flush=True)
     settings = {name: value for name, value in vars(asked).items() if name != "output"}
     asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, "rows": rows}) + "\n")

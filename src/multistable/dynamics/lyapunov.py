@@ -10,12 +10,15 @@ from torch import Tensor, nn
 from multistable.arguments import positive_integer
 from multistable.dynamics.contexts import evaluating
 from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.measure import measuring, settle
+from multistable.dynamics.measure import check_finite, measuring, settle
 from multistable.dynamics.system import States, System, flat, map_states, system_of
 
-DISPLACEMENT = 1e-6
-"""How far a state's companion is put from it: small beside any state, large beside the rounding of float64."""
-PAUSE = 5
+DISPLACEMENT = 1e-8
+"""How far a companion is put from a state of norm 1: half-way between 1, where a step is no longer straight, and the
+rounding of float64, so that both change an exponent by some 1e-9. For a larger state that is its root times as far."""
+LEAST = 1e-12
+"""The least distance as a share of the norm: of states beyond 1e8, the root would be lost in their rounding."""
+PAUSE = 2
 """The steps between two looks, after each of which the companion is put back to that distance."""
 CHAOTIC = 0.01
 """An exponent above this is chaos: small differences grow e-fold within a hundred steps."""
@@ -27,7 +30,8 @@ class Lyapunov:
 
     Attributes:
         exponents: ``(batches, batch_size)``, or ``(R, batches, batch_size)`` for an ensemble: the largest Lyapunov
-            exponent at each state, for one step. Negative where small differences shrink.
+            exponent at each state, for one step. Negative where small differences shrink; minus infinity where two
+            steps shrink them by more than float64 can tell, to about a hundred-millionth.
         exponent: their median.
         lifetime: the steps after which a small difference is 1/e of what it was, by that median; infinite where
             differences do not shrink.
@@ -83,39 +87,50 @@ def lyapunov(
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws = Draws(generator, system.members)
         settled, u = settle(system, data, draws, batches, batch_size, stabilisation)
+    states, u = map_states(Tensor.double, settled.layers), u.double()
     precise = copy.deepcopy(rnn).double()
     with torch.no_grad(), evaluating(precise):
-        states = map_states(Tensor.double, settled.layers)
-        exponents = _exponents(system_of(precise, data.features).frozen(), states, u.double(), steps, draws)
+        exponents = _exponents(_in_float64(precise, states, u), states, u, steps, draws)
     return Lyapunov.of(exponents.unflatten(-1, (batches, batch_size)).cpu())
+
+
+def _in_float64(rnn: nn.Module, states: States, u: Tensor) -> System:
+    """A network of float64 parameters and buffers as a system, refused where it computes in less all the same."""
+    accepted = f"{type(rnn).__name__} must compute in float64 when its parameters and buffers are in float64"
+    try:
+        system = system_of(rnn, u.shape[-1]).frozen()
+        found = flat(system.last(u.expand(1, *u.shape), states)).dtype
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(f"{accepted}, as tensors made by x.new_zeros or kept as buffers do: {error}") from error
+    if found != torch.float64:
+        raise TypeError(f"{accepted}, got states in {found}")
+    return system
 
 
 def _exponents(system: System, states: States, u: Tensor, steps: int, draws: Draws) -> Tensor:
     """The mean logarithm ``(..., n)`` of what a step makes of a small difference, over the second half of the steps."""
     n = u.shape[-2]
     both_inputs = torch.cat([u, u], dim=-2)
-    companions = _near(states, map_states(lambda x: x + draws.normal(*x.shape[-2:]).to(x), states))
-    growth, counted = torch.zeros(u.shape[:-1], dtype=u.dtype, device=u.device), 0
+    companions, before = _near(states, map_states(lambda x: draws.normal(*x.shape[-2:]).to(x), states))
+    growth, counted = torch.zeros_like(u[..., 0]), 0
     for begin in range(0, steps, PAUSE):
         window = min(PAUSE, steps - begin)
         both = map_states(lambda x, y: torch.cat([x, y], dim=-2), states, companions)
         both = system.last(both_inputs.expand(window, *both_inputs.shape), both)
         states = map_states(lambda x: x[..., :n, :], both)
-        companions = map_states(lambda x: x[..., n:, :], both)
+        ways = map_states(lambda x: x[..., n:, :] - x[..., :n, :], both)
         if begin + PAUSE > steps // 2:
-            growth += torch.log(_distance(states, companions) / DISPLACEMENT)
+            growth += torch.log(torch.linalg.vector_norm(flat(ways), dim=-1) / before)
             counted += window
-        companions = _near(states, companions)
+        companions, before = _near(states, ways)
+    check_finite(flat(states), f"{steps} more steps")
     return growth / counted
 
 
-def _near(states: States, companions: States) -> States:
-    """Companions in the same directions, at the small distance; one that has met its state stays there."""
-    distance = _distance(states, companions)
-    scale = (DISPLACEMENT / distance.clamp_min(torch.finfo(distance.dtype).tiny)).unsqueeze(-1)
-    return map_states(lambda x, y: x + (y - x) * scale, states, companions)
-
-
-def _distance(states: States, companions: States) -> Tensor:
-    """``(..., n)``, over all layers."""
-    return torch.linalg.vector_norm(flat(companions) - flat(states), dim=-1)
+def _near(states: States, ways: States) -> tuple[States, Tensor]:
+    """Companions near the states, each on its way from there, and how near ``(..., n)``; without a way it stays."""
+    length = torch.linalg.vector_norm(flat(ways), dim=-1)
+    norm = torch.linalg.vector_norm(flat(states), dim=-1).clamp_min(1)
+    wanted = torch.maximum(DISPLACEMENT * norm.sqrt(), LEAST * norm)
+    scale = torch.where(length > 0, wanted / length, 0).unsqueeze(-1)
+    return map_states(lambda x, way: x + way * scale, states, ways), wanted

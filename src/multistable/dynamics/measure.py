@@ -107,13 +107,18 @@ def settle(
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
     settled = stabilise(system, together, u, stabilisation)
-    lost = int((~settled.states.isfinite().all(dim=-1)).sum())
+    check_finite(settled.states, f"{settled.steps} steps")
+    return settled, u
+
+
+def check_finite(states: Tensor, after: str) -> None:
+    """Refuse states ``(..., n, d)`` that are not finite after so many steps."""
+    lost = int((~states.isfinite().all(dim=-1)).sum())
     if lost:
         raise DivergedError(
-            f"{lost} of {settled.states[..., 0].numel()} states are not finite after {settled.steps} steps: the "
+            f"{lost} of {states[..., 0].numel()} states are not finite after {after}: the "
             "network diverges under a constant input, or its parameters are not finite"
         )
-    return settled, u
 
 
 def _in_single_precision(rnn: nn.Module) -> nn.Module:
