@@ -171,6 +171,29 @@ def test_a_cell_of_more_matrices_takes_longer(device, monkeypatch):
     assert seconds(ten(cell="mine"), device) == seconds(ten(cell="mgu"), device) == order[1]
 
 
+class Scalar(CELLS["brc"]):
+    """One more number, and no matrix."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.more = torch.nn.Parameter(torch.zeros(()))
+
+
+class Picky(CELLS["gru"]):
+    """Of no size but its own."""
+
+    def __init__(self, input_size, hidden_size, **options):
+        if hidden_size != 256:
+            raise ValueError("256 units, or none")
+        super().__init__(input_size, hidden_size, **options)
+
+
+@pytest.mark.parametrize(("mine", "like"), [(Scalar, "brc"), (Picky, "gru")])
+def test_a_cell_of_the_users_own_takes_what_its_matrices_take(monkeypatch, mine, like):
+    monkeypatch.setitem(CELLS, "mine", mine)
+    assert seconds(ten(cell="mine"), "cuda") == seconds(ten(cell=like), "cuda")
+
+
 def test_what_is_foretold_leaves_the_random_numbers_alone():
     before = torch.get_rng_state()
     seconds(ten(cell="gru"), "cuda")

@@ -318,7 +318,7 @@ def test_claims_are_read_from_stored_results(command, tmp_path):
             config = RunConfig(CopyFirstInput(T), cell, version=version, seed=seed)
             results.append(Result(config, metrics, {"test_loss": loss}, {}))
     write_results(results, tmp_path / "stored.json")
-    shown = command("claims", "--results", tmp_path / "stored.json", "--details")
+    shown = command("claims", "--scale", "paper", "--results", tmp_path / "stored.json", "--details")
     assert shown.exit_code == 0, shown.output
     assert re.search(r"C9 .* holds +18 of 18 as claimed", shown.output)
     assert re.search(r"C4 .* not enough runs", shown.output)

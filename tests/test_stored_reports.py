@@ -60,8 +60,13 @@ def test_the_page_has_the_pictures_and_the_numbers_of_stored_results(command, tm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("copy-curves",), "must have results of copy-curves at the scale small, got none"),
-        (("denoising", "--scale", "paper"), "must have results of denoising at the scale paper, got none"),
+        (("copy-curves",), "some of the experiments at the scale small, got those of the scale paper"),
+        (("denoising", "--scale", "paper"), "some of the experiments at the scale paper, got none"),
+        (("copy-curves", "--scale", "paper", "--where", "cell=lstm"), "at the scale paper, got none"),
+        (
+            ("copy-curves", "--scale", "paper", "--where", "cell=mine"),
+            "--where leaves no run of copy-curves, got cell=mine",
+        ),
         (("copy-curves", "--scale", "paper", "--precision", "tf32"), "--precision must not be given with --results"),
     ],
 )
@@ -70,6 +75,37 @@ def test_what_cannot_be_reported_is_told(command, tmp_path, arguments, message):
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("text", ["no JSON", '{"rows": []}', "[1, 2]", '[{"config": {}}]', "3"])
+@pytest.mark.parametrize("name", ["claims", "report"])
+def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    arguments = [name, *(["all"] if name == "report" else []), "--results", str(file)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert f"{file} must hold the results of runs" in done.stderr.replace("\n", "")
+
+
+def test_claims_count_a_run_once_and_by_the_last_file(tmp_path):
+    first, last = (stored(tmp_path / f"{loss}.json", loss, cells=("gru", "lstm")) for loss in (0.25, 0.75))
+    files = ["--results", str(first), "--results", str(last)]
+    shown = CliRunner().invoke(app, ["claims", "--scale", "paper", "--details", *files])
+    assert shown.exit_code == 0, shown.output
+    assert "10 runs, 5 seeds" in " ".join(shown.output.split())
+    assert "CopyFirstInput(T=50), gru, test loss: 0.75 ± 0 (5 runs), above 0.5?" in " ".join(shown.output.split())
+
+
+def test_a_section_has_the_command_of_each_precision(command, tmp_path):
+    files = [stored(tmp_path / "a.json", 0.25), stored(tmp_path / "b.json", 0.5, "tf32", cells=("brc",))]
+    assert command("copy-curves", "copy", "--scale", "paper", "--results", files[1]).exit_code == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "<pre>multistable reproduce copy-curves --scale paper --precision tf32</pre>" in page
+    assert command("copy-curves", "--scale", "paper", "--results", files[0], "--results", files[1]).exit_code == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    line = "multistable reproduce copy-curves --scale paper"
+    assert f"<pre>{line}\n{line} --precision tf32</pre>" in page
 
 
 def test_settings_that_are_not_the_papers_are_not_in_its_report(tmp_path):

@@ -71,7 +71,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         for found in (found for found in rows if found["kind"] == kind):
             place = cells.index(found["cell"]) + 0.25 * (index - 1)
             spread = [place + 0.03 * (seed - (len(found["vaa"]) - 1) / 2) for seed in range(len(found["vaa"]))]
-            axes.plot(spread, found["lifetime"], style.marker, color=style.colour, markersize=5, alpha=0.8, label=style.label)
+            look = {"color": style.colour, "markersize": 5, "alpha": 0.8, "label": style.label}
+            axes.plot(spread, found["lifetime"], style.marker, **look)
     axes.set_yscale("log")
     rule(axes, STABILISATION, "M")
     axes.set_ylim(1, 2 * LONGEST)

@@ -52,6 +52,28 @@ def _condition(text: str) -> tuple[str, set[str]]:
     return setting, set(values.split(","))
 
 
+def check_some_are_left(wanted: Sequence[Experiment], scale: Scale, where: Sequence[str]) -> None:
+    """Refuse conditions that no run has."""
+    if not any(experiment.at(scale) for experiment in wanted):
+        names = ", ".join(experiment.name for experiment in wanted)
+        raise ValueError(f"--where leaves no run of {names}, got {', '.join(where)}")
+
+
+def source_of(files: Sequence[Path], wanted: Sequence[Experiment], scale: Scale) -> Source:
+    """The results of files, some of which must be of the experiments at the scale."""
+    from multistable.experiments.archive import by_name
+    from multistable.experiments.report import everything
+
+    source = by_name(files)
+    if scale.changes.get("precision"):
+        raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
+    if not everything(wanted, scale, source):
+        there = [name for name, other in SCALES.items() if everything(wanted, other.only(scale.conditions), source)]
+        found = f"those of the scale {there[0]}" if there else "none"
+        raise ValueError(f"--results must have some of the experiments at the scale {scale.name}, got {found}")
+    return source
+
+
 def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:
     """What there is to do and how long it may take."""
     listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")

@@ -90,9 +90,8 @@ def reproduce(
         if ray_address is None:
             chosen_device(device)  # That of another machine is not known here.
         machine = make_engine(engine, device, ray_address)
+        experiments.check_some_are_left(wanted, size, where or ())
         todo = plan(wanted, size, out, together)
-        if not todo.runs:
-            raise ValueError(f"--where leaves no run of {', '.join(names)}, got {', '.join(where or ())}")
         if dry_run:
             experiments.show_plan(todo, wanted, size, out, machine.device)
             return
@@ -112,21 +111,20 @@ def claims(
     details: Annotated[bool, typer.Option("--details", help="Show every comparison with its numbers.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show the verdict of the stored results on each claim of the paper."""
+    """Show the verdict of the stored results on each claim of the paper.
+
+    Results in files count whatever precision they were trained in; of a run that is in several files, the last counts.
+    """
     with reporting(debug):
         from multistable.cli import experiments
-        from multistable.experiments.archive import read_results
-        from multistable.experiments.report import everything, findings, verdicts
+        from multistable.experiments.report import everything, verdicts
 
-        if results:
-            found = [result for path in results for result in read_results(path)]
-            where, judged = ", ".join(str(path) for path in results), findings(found)
-        else:
-            size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
-            found, judged = everything(known, size, out), verdicts(known, size, out)
-            where = f"scale {size.name} ({size.about})"
+        size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
+        source = experiments.source_of(results, known, size) if results else out
+        found, judged = everything(known, size, source), verdicts(known, size, source)
         seeds = len({result.config.seed for result in found})
-        experiments.show_claims(list(judged.values()), f"{where}: {len(found)} runs, {seeds} seeds", details)
+        told = f"scale {size.name} ({size.about}): {len(found)} runs, {seeds} seeds"
+        experiments.show_claims(list(judged.values()), told, details)
 
 
 def report(
@@ -134,24 +132,24 @@ def report(
     scale: ScaleName = "small",
     where: Where = None,
     precision: Precision = "ieee",
-    out: Annotated[Path, typer.Option(help="Where each run has its folder, and where the report goes.")] = Path("runs"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where each run has its folder, and where the report goes.", show_default="runs; report with --results"
+        ),
+    ] = None,
     results: Stored = None,
     debug: Debug = False,
 ) -> None:
     """Write the report of what there is, without running anything.
 
-    Stored results count whatever precision they were trained in; of a run that is in several files, the last counts.
+    Results in files count whatever precision they were trained in; of a run that is in several files, the last counts.
     """
     with reporting(debug):
         from multistable.cli import experiments
-        from multistable.experiments.archive import by_name
-        from multistable.experiments.report import everything
 
-        if results and precision != "ieee":
-            raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
-        source = by_name(results) if results else None
-        if source is not None and not everything(wanted, size, source):
-            files = ", ".join(map(str, results or ()))
-            raise ValueError(f"{files} must have results of {', '.join(names)} at the scale {scale}, got none")
-        experiments.write_report(wanted, size, out, source)
+        experiments.check_some_are_left(wanted, size, where or ())
+        folder = out or Path("report" if results else "runs")
+        source = experiments.source_of(results, wanted, size) if results else folder
+        experiments.write_report(wanted, size, folder, source)

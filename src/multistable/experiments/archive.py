@@ -21,7 +21,10 @@ def write_results(results: Iterable[Result], path: Path | str) -> None:
 
 def read_results(path: Path | str) -> list[Result]:
     """The results that :func:`write_results` wrote."""
-    return [_from_json(entry) for entry in json.loads(Path(path).read_text())]
+    try:
+        return [_from_json(entry) for entry in json.loads(Path(path).read_text())]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} must hold the results of runs, a JSON list with an entry for each run") from error
 
 
 def by_name(paths: Iterable[Path | str]) -> dict[str, Result]:

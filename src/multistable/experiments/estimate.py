@@ -28,6 +28,9 @@ CONTEXT = 2**30
 KEPT = 8
 """Numbers for each unit and time step of a gradient step: docs/engine.md counts 6 for an LSTM, and their gradients."""
 
+USUAL_MATRICES = 3
+"""Of a cell that does not tell."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -179,10 +182,13 @@ def _weights(configs: Sequence[Config]) -> float:
 def _matrices(config: Config) -> int:
     """The H x H matrices of the cell: what of its parameters grows with the square of H."""
     make: Callable[..., Cell] = CELLS[config.cell]
-    with torch.device("meta"):
-        cells = [make(1, units, **config.cell_options) for units in (1, 2)]
-    of_one, of_two = ([weight.numel() for weight in cell.parameters()] for cell in cells)
-    return (sum(of_two) - 2 * sum(of_one)) // 2
+    try:
+        with torch.device("meta"):
+            cells = [make(1, units, **config.cell_options) for units in (4, 8, 12)]
+    except (ValueError, TypeError, RuntimeError):  # A cell of the user's own, which need not take such sizes, or none.
+        return USUAL_MATRICES
+    few, some, more = (sum(weight.numel() for weight in cell.parameters()) for cell in cells)
+    return (more - 2 * some + few) // 32
 
 
 def _length(config: Config) -> int:

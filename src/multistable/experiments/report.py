@@ -34,6 +34,7 @@ class Section:
         experiment: which.
         runs: how many runs it has at this scale.
         results: those that are finished.
+        commands: by which its runs are made, in each precision that there are results of.
         shown: its pictures; none without results.
         seconds: how long its runs took, those trained together counted once.
         findings: on the claims it bears on.
@@ -42,14 +43,10 @@ class Section:
     experiment: Experiment
     runs: int
     results: list[Result]
+    commands: list[str]
     shown: list[Shown]
     seconds: float
     findings: list[Finding]
-
-
-def findings(results: Sequence[Result]) -> dict[str, Finding]:
-    """The verdict on each claim, from all the results that are given."""
-    return {name: claim.finding(results) for name, claim in CLAIMS.items()}
 
 
 def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) -> list[Result]:
@@ -132,7 +129,13 @@ def _section(
         write_atomically(pictures / f"{name}.svg", inline.replace("currentColor", "#000").encode())
         shown.append(Shown(inline, drawn.get_figwidth(), picture.caption, *picture.table(mine)))
     claims = [found[name] for name in experiment.claims if name in found]
-    return Section(experiment, len(configs), mine, shown, wall_time(mine), claims)
+    return Section(experiment, len(configs), mine, _commands(experiment, scale, mine), shown, wall_time(mine), claims)
+
+
+def _commands(experiment: Experiment, scale: Scale, results: Sequence[Result]) -> list[str]:
+    precisions = sorted({result.config.precision for result in results} or {"ieee"})
+    options = ["" if precision == "ieee" else f" --precision {precision}" for precision in precisions]
+    return [f"multistable reproduce {experiment.name} --scale {scale.name}{option}" for option in options]
 
 
 def _versions(result: Result) -> str:
