@@ -124,13 +124,22 @@ class Spread:
     deviation: float
     runs: int
 
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """Of one value or more. The deviation is that of a sample, 0 for one value."""
+        known = list(values)
+        return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
+
     def __str__(self) -> str:
         return f"{self.mean:.3g} ± {self.deviation:.2g}"
 
 
+def spread_of(values: Iterable[float | None]) -> Spread | None:
+    """Of the values there are; ``None`` without any."""
+    known = [value for value in values if value is not None]
+    return Spread.of(known) if known else None
+
+
 def spread(results: Iterable[Result], quantity: str) -> Spread | None:
-    """Of a quantity of the summaries; ``None`` without any. The deviation is that of a sample, 0 for one run."""
-    values = [result.results[quantity] for result in results if result.results.get(quantity) is not None]
-    if not values:
-        return None
-    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
+    """Of a quantity of the summaries; ``None`` without any."""
+    return spread_of(result.results.get(quantity) for result in results)

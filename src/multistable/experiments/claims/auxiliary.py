@@ -1,7 +1,6 @@
 """Claims on auxiliary losses (appendix H)."""
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -39,7 +38,7 @@ def cost(result: Result) -> Cost | None:
 
 def costs(entries: Sequence[Cost]) -> tuple[Spread, Spread]:
     """The spread of seconds and of steps."""
-    return _spread(entry.seconds for entry in entries), _spread(entry.steps for entry in entries)
+    return Spread.of(entry.seconds for entry in entries), Spread.of(entry.steps for entry in entries)
 
 
 def pretrained(results: Sequence[Result]) -> list[Result]:
@@ -65,7 +64,7 @@ def promotes_multistability(results: Sequence[Result]) -> list[Check]:
         for cell in MONOSTABLE:
             runs = [r for r in chosen if r.config.task == task and r.config.cell == cell]
             ends = [pair for pair in map(vaa_of_pretraining, runs) if pair is not None]
-            before, after = (_spread(pair[i] for pair in ends) if ends else None for i in (0, 1))
+            before, after = (Spread.of(pair[i] for pair in ends) if ends else None for i in (0, 1))
             check = less((f"{task}, {cell}, VAA before pretraining", "after"), (before, after), 1 / MULTISTABLE)
             said.append(check.said)
             risen += [check.right] if check.right is not None else []
@@ -95,11 +94,6 @@ def warmup_is_cheap(results: Sequence[Result]) -> list[Check]:
             names = f"{task}, {cell}, {what} of a warmup", "of a pretraining"
             checks.append(less(names, (spreads[0], spreads[1])))
     return checks
-
-
-def _spread(values: Iterable[float]) -> Spread:
-    numbers = list(values)
-    return Spread(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0, len(numbers))
 
 
 CLAIMS = (

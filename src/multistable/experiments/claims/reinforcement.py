@@ -2,13 +2,13 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from multistable.experiments.claims.base import ENOUGH, Check, Claim, above, covering, enough, less, settings
 from multistable.experiments.claims.learning import MONOSTABLE
-from multistable.experiments.experiment import Result, Spread, grouped
+from multistable.experiments.experiment import Result, Spread, grouped, spread_of
 from multistable.rl import Maze
 
 Kind = tuple[str, str]
@@ -44,20 +44,13 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
     return (array[:, None] > array).sum(axis=1) + (array[:, None] == array).sum(axis=1) / 2
 
 
-def _spread(values: Iterable[float | None]) -> Spread | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
-
-
 def return_and_vaa(results: Sequence[Result]) -> list[Check]:
     """C7, for classic GRUs in the longest maze."""
     chosen = [r for r in in_mazes(results) if (r.config.cell, r.config.version) == ("gru", "classic")]
     return [
         above(
             f"{task}, gru, rank correlation of return and VAA during training",
-            _spread(correlation(r) for r in chosen if r.config.task == task),
+            spread_of(correlation(r) for r in chosen if r.config.task == task),
             CORRELATED,
         )
         for task in settings(chosen)[-1:]
@@ -76,7 +69,7 @@ def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
     checks, advantages = covering(chosen, LENGTHS), []
     for task in settings(chosen):
         kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
-        returns = {kind: _spread(map(mean_return, kinds.get(kind, ()))) for kind in (*CLASSIC, *BETTER)}
+        returns = {kind: spread_of(map(mean_return, kinds.get(kind, ()))) for kind in (*CLASSIC, *BETTER)}
         for worse in CLASSIC:
             for better in BETTER:
                 names = f"{task}, mean return of {_said(worse)}", _said(better)

@@ -16,7 +16,7 @@ from multistable.experiments.claims.base import (
     settings,
 )
 from multistable.experiments.claims.learning import MONOSTABLE
-from multistable.experiments.experiment import Result, Spread
+from multistable.experiments.experiment import Result, Spread, spread_of
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
@@ -45,9 +45,8 @@ def course(results: Sequence[Result]) -> list[Check]:
     checks = []
     for layer in range(max((r.config.num_layers for r in chosen), default=0)):
         courses = [r.warmup["vaa_star"][-10:] for r in chosen if r.warmup and r.config.num_layers > layer]
-        ends = [statistics.fmean(step[layer] for step in course) for course in courses]
-        value = Spread(statistics.fmean(ends), statistics.pstdev(ends), len(ends))
-        checks.append(above(f"gru, layer {layer + 1}, VAA* in the last ten steps", value, 0.85))
+        ends = spread_of(statistics.fmean(step[layer] for step in course) for course in courses)
+        checks.append(above(f"gru, layer {layer + 1}, VAA* in the last ten steps", ends, 0.85))
     vaa = by(chosen, lambda config: config.cell, "initial_vaa")
     return [*checks, above("gru, VAA after warmup", vaa["gru"], 0.9)]
 
@@ -149,9 +148,7 @@ def double_is_faster(results: Sequence[Result]) -> list[Check]:
             means = []
             for version in ("double", "warmup"):
                 runs = [r for r in chosen if (r.config.task, r.config.cell, r.config.version) == (task, cell, version)]
-                curves = [statistics.fmean(r.curve("validation_loss")[1]) for r in runs]
-                deviation = statistics.stdev(curves) if len(curves) > 1 else 0.0
-                means.append(Spread(statistics.fmean(curves), deviation, len(curves)) if curves else None)
+                means.append(spread_of(statistics.fmean(r.curve("validation_loss")[1]) for r in runs))
             names = f"{task}, {cell} double, mean validation loss of all epochs", f"{cell} warmed up"
             checks.append(less(names, (means[0], means[1])))
     return checks
