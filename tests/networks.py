@@ -68,6 +68,15 @@ class Leak(ms.Cell):
         return self.State(0.5 * state.h + 0.5 * torch.tanh(projected))
 
 
+def at_rest_and_restless(generator):
+    """Two LSTMs: one whose states settle, and one whose large weights keep them moving."""
+    members = [ms.RNN("lstm", 1, 24, generator=generator(seed)) for seed in (0, 1)]
+    with torch.no_grad():
+        for parameter in members[1].parameters():
+            parameter.mul_(20)
+    return members
+
+
 FEATURES = 2
 
 KINDS = {

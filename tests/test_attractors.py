@@ -8,7 +8,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.attractors import periods
-from networks import FEATURES, KINDS, in_layout, make
+from networks import FEATURES, KINDS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 300, "longest": 100}
 
@@ -122,10 +122,7 @@ def test_every_kind_of_network_can_be_asked(kind):
 
 def test_members_of_an_ensemble_are_told_as_alone():
     """One that rests, and one that large weights keep moving."""
-    members = [ms.RNN("lstm", 1, 24, generator=generator(seed)) for seed in (0, 1)]
-    with torch.no_grad():
-        for parameter in members[1].parameters():
-            parameter.mul_(20)
+    members = at_rest_and_restless(generator)
     x = torch.randn(15, 40, 1, generator=generator())
     together = ms.attractors(ms.Ensemble(members), x, generator=[generator(0), generator(1)], **SIZES)
     assert together.periods.shape == (2, 2, 8)

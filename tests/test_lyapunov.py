@@ -9,7 +9,7 @@ from torch import nn
 from torch.autograd.functional import jacobian
 
 import multistable as ms
-from networks import FEATURES, KINDS, in_layout, make
+from networks import FEATURES, KINDS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 200, "steps": 400}
 
@@ -196,10 +196,7 @@ def test_a_network_in_half_precision_is_asked_in_float64():
 
 
 def test_members_of_an_ensemble_are_told_as_alone():
-    members = [ms.RNN("lstm", 1, 24, generator=generator(seed)) for seed in (0, 1)]
-    with torch.no_grad():
-        for parameter in members[1].parameters():
-            parameter.mul_(20)
+    members = at_rest_and_restless(generator)
     x = torch.randn(15, 40, 1, generator=generator())
     together = ms.lyapunov(ms.Ensemble(members), x, generator=[generator(0), generator(1)], **SIZES)
     assert together.exponents.shape == (2, 2, 8)

@@ -10,6 +10,12 @@ def positive_integer(name: str, value: Any) -> int:
     return _integer(name, value, 1, "a positive integer")
 
 
+def positive_integers(**values: Any) -> None:
+    """An error that names the first argument that is none."""
+    for name, value in values.items():
+        positive_integer(name, value)
+
+
 def count(name: str, value: Any) -> int:
     """``value`` as an ``int`` of at least 0, or an error that names the argument."""
     return _integer(name, value, 0, "0 or a positive integer")

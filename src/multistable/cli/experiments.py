@@ -64,9 +64,9 @@ def source_of(files: Sequence[Path], wanted: Sequence[Experiment], scale: Scale)
     from multistable.experiments.archive import by_name
     from multistable.experiments.report import everything
 
-    source = by_name(files)
     if scale.changes.get("precision"):
         raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
+    source = by_name(files)
     if not everything(wanted, scale, source):
         there = [name for name, other in SCALES.items() if everything(wanted, other.only(scale.conditions), source)]
         found = f"those of the scale {there[0]}" if there else "none"

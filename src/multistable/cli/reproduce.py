@@ -121,8 +121,8 @@ def claims(
 
         size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
         source = experiments.source_of(results, known, size) if results else out
-        found, judged = everything(known, size, source), verdicts(known, size, source)
-        seeds = len({result.config.seed for result in found})
+        found = everything(known, size, source)
+        judged, seeds = verdicts(known, size, found), len({result.config.seed for result in found.values()})
         told = f"scale {size.name} ({size.about}): {len(found)} runs, {seeds} seeds"
         experiments.show_claims(list(judged.values()), told, details)
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integers
 from multistable.dynamics.checks import check_positive_number
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.measure import measuring, settle
@@ -66,9 +66,7 @@ def attractors(
         eps: states no more than this apart are the same.
         generator: see :func:`measure`.
     """
-    sizes = {"batches": batches, "batch_size": batch_size, "stabilisation": stabilisation, "longest": longest}
-    for name, value in sizes.items():
-        positive_integer(name, value)
+    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest)
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws = Draws(generator, system.members)

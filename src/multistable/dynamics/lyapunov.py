@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integers
 from multistable.dynamics.contexts import evaluating
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.measure import check_finite, measuring, settle
@@ -81,9 +81,7 @@ def lyapunov(
         steps: how many steps the companions are followed for.
         generator: see :func:`measure`.
     """
-    sizes = {"batches": batches, "batch_size": batch_size, "stabilisation": stabilisation, "steps": steps}
-    for name, value in sizes.items():
-        positive_integer(name, value)
+    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws = Draws(generator, system.members)
         settled, u = settle(system, data, draws, batches, batch_size, stabilisation)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integers
 from multistable.dynamics.checks import check_positive_number
 from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
@@ -71,9 +71,7 @@ def measure(
             list of one for each. When not given, the draws are those of the seed that ``torch.manual_seed`` set, the
             same at each call.
     """
-    sizes = {"batches": batches, "batch_size": batch_size, "stabilisation": stabilisation}
-    for name, value in sizes.items():
-        positive_integer(name, value)
+    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation)
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)

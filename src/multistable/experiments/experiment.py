@@ -47,12 +47,18 @@ Source = Path | str | Mapping[str, Result]
 """Where results are: in the folders of runs, or by the names of runs."""
 
 
+def results_of(configs: Iterable[Config], source: Source) -> dict[str, Result]:
+    """The results there are of some runs, by the names of these."""
+    names = {config.name: config for config in configs}
+    if isinstance(source, Mapping):
+        return {name: source[name] for name in names if name in source}
+    folders = {name: RunFolder.of(config, source) for name, config in names.items()}
+    return {name: Result.of(folder) for name, folder in folders.items() if folder.finished}
+
+
 def finished(configs: Iterable[Config], source: Source) -> list[Result]:
     """The results there are of some runs."""
-    if isinstance(source, Mapping):
-        return [source[config.name] for config in configs if config.name in source]
-    folders = [RunFolder.of(config, source) for config in configs]
-    return [Result.of(folder) for folder in folders if folder.finished]
+    return list(results_of(configs, source).values())
 
 
 class Picture(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multistable.experiments.claims import CLAIMS, Finding
-from multistable.experiments.experiment import Experiment, Result, Source, finished
+from multistable.experiments.experiment import Experiment, Result, Source, finished, results_of
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
 from multistable.experiments.scales import Scale
@@ -49,10 +49,9 @@ class Section:
     findings: list[Finding]
 
 
-def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) -> list[Result]:
-    """The results there are of some experiments, each run once."""
-    configs = {config.name: config for experiment in experiments for config in experiment.at(scale, source)}
-    return finished(configs.values(), source)
+def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) -> dict[str, Result]:
+    """The results there are of some experiments, by the names of the runs."""
+    return results_of((config for experiment in experiments for config in experiment.at(scale, source)), source)
 
 
 def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) -> dict[str, Finding]:
@@ -61,9 +60,13 @@ def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) ->
     The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
     """
     return {
-        name: claim.finding(everything([made for made in experiments if name in made.claims], scale, source))
+        name: claim.finding(list(everything(_bearing_on(name, experiments), scale, source).values()))
         for name, claim in CLAIMS.items()
     }
+
+
+def _bearing_on(claim: str, experiments: Iterable[Experiment]) -> list[Experiment]:
+    return [experiment for experiment in experiments if claim in experiment.claims]
 
 
 def write_report(
@@ -82,10 +85,9 @@ def write_report(
         The page.
     """
     out = Path(out)
-    source = out if source is None else source
-    results = everything(experiments, scale, source)
-    found = verdicts(experiments, scale, source)
-    sections = [_section(experiment, scale, source, found, out) for experiment in experiments]
+    results = everything(experiments, scale, out if source is None else source)
+    found = verdicts(experiments, scale, results)
+    sections = [_section(experiment, scale, results, found, out) for experiment in experiments]
     return write_page(
         out / PAGE,
         "report.html.j2",
@@ -93,10 +95,10 @@ def write_report(
         sections=sections,
         findings=list(found.values()),
         command=command,
-        seconds=wall_time(results),
-        records=sorted({_versions(result) for result in results}),
+        seconds=wall_time(results.values()),
+        records=sorted({_versions(result) for result in results.values()}),
         runs=len(results),
-        planned=len({config.name for experiment in experiments for config in experiment.at(scale, source)}),
+        planned=len({config.name for experiment in experiments for config in experiment.at(scale, results)}),
     )
 
 
@@ -112,12 +114,12 @@ def wall_time(results: Iterable[Result]) -> float:
 def _section(
     experiment: Experiment,
     scale: Scale,
-    source: Source,
+    results: Mapping[str, Result],
     found: Mapping[str, Finding],
     out: Path,
 ) -> Section:
-    configs = experiment.at(scale, source)
-    mine = finished(configs, source)
+    configs = experiment.at(scale, results)
+    mine = finished(configs, results)
     shown = []
     pictures = out / PICTURES
     for picture in experiment.pictures if mine else ():
