@@ -1,14 +1,15 @@
 """Verdicts on made-up results: each can hold, not hold, and lack runs."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
-from multistable.experiments.claims.base import forgets_long
+from multistable.experiments.claims.base import forgets_long, less
 from multistable.experiments.claims.reinforcement import correlation
-from multistable.experiments.experiment import Result
+from multistable.experiments.experiment import Result, Spread
 from multistable.experiments.scales import SCALES
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
@@ -250,8 +251,8 @@ RESULTS = {
     ),
     "C17": (faster(double=0.01, warmup=0.3), faster(double=0.3, warmup=0.01)),
     "C18": (
-        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.95}),
-        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.5}),
+        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.95}, cells=CELLS),
+        versions([*COPY, *DENOISING], {"classic": 0.9, "double-classic": 0.5}, cells=CELLS),
     ),
     "C19": (
         versions(DENOISING[1:], {"classic": 0.9, "warmup": 1e-3, "double": 1e-3}, settings={"data_seed": 0})
@@ -322,6 +323,49 @@ def test_the_two_forgetting_periods_are_told_apart_at_every_scale(scale):
 
 def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():
     assert CLAIMS["C23"].finding(pretrained(risen=7, gru=0.5)).verdict == FAILS
+
+
+ALL = [*COPY, *DENOISING]
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(0.95, HOLDS), (0.5, FAILS)])
+def test_more_than_half_of_the_cells_decide_what_is_generally_so(loss, verdict):
+    classic = versions(ALL, {"classic": 0.9}, cells=CELLS)
+    most, few = (versions(ALL, {"double-classic": loss}, cells=CELLS[:count]) for count in (4, 2))
+    assert CLAIMS["C18"].finding(classic + most).verdict == verdict
+    assert CLAIMS["C18"].finding(classic + few).verdict == OPEN
+    one = [run for run in classic + most if run.config.task == ALL[0]]
+    assert CLAIMS["C18"].finding(one).verdict == OPEN
+
+
+def test_half_of_the_cases_are_not_generally():
+    runs = versions(ALL, {"classic": 0.9}, cells=CELLS)
+    runs += versions(ALL, {"double-classic": 0.95}, cells=CELLS[:3])
+    runs += versions(ALL, {"double-classic": 0.5}, cells=CELLS[3:])
+    finding = CLAIMS["C18"].finding(runs)
+    assert finding.verdict == FAILS
+    said = "worse in 15 of 30 cases (by 2 standard errors or more: worse in 15, better in 15)"
+    assert said in finding.checks[-1].said
+
+
+def test_a_loss_that_is_low_is_compared_once():
+    """C15, where a double layer is as low as both other versions if its loss is below 0.01."""
+    low = versions(COPY[:1], {"classic": 0.9, "warmup": 0.1, "double": 0.001})
+    said = [check.said for check in CLAIMS["C15"].finding(low).checks]
+    assert len(said) == len(set(said))
+    assert sum("below 0.01" in one for one in said) == len({run.config.cell for run in low})
+
+
+def test_a_comparison_says_how_far_apart_its_means_are():
+    values = Spread.of([1.0, 2.0, 3.0]), Spread.of([4.0, 5.0, 6.0])
+    check = less(("one", "other"), values)
+    assert check.right
+    assert check.apart == pytest.approx(3 / math.sqrt(2 / 3))
+    assert check.said.endswith("less than other 5 ± 1 (3 runs)? 3.7 standard errors apart")
+    assert less(("one", "other"), values, factor=0.5).apart == pytest.approx(0.5 / math.sqrt(1 / 3 + 1 / 12))
+    alike = Spread.of([1.0] * 3)
+    assert less(("one", "other"), (alike, alike)).apart is None
+    assert less(("one", "other"), (values[0], None)).apart is None
 
 
 def test_other_cells_with_one_k_leave_nothing_open():

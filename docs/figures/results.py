@@ -145,25 +145,21 @@ def by_seed(results: Sequence[Result]) -> Rows:
     return header, rows
 
 
-def four_versions(runs: list[Config], claims: tuple[str, ...]) -> Page:
+def four_versions(runs: list[Config], claims: tuple[str, ...], *further: Picture) -> Page:
     """All cells in the four versions on one task."""
-    return Page(
-        runs,
-        (
-            Bars(name="test_loss", caption="Test loss: mean, standard deviation and each run."),
-            Curves(name="classic", caption="Classic networks.", quantities=CURVES, series=classic),
-            Curves(name="gru", caption="The four versions of a GRU.", quantities=CURVES, series=gru),
-            Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn."),
-        ),
-        claims,
-        (by_seed,),
+    pictures = (
+        Bars(name="test_loss", caption="Test loss: mean, standard deviation and each run."),
+        Curves(name="classic", caption="Classic networks.", quantities=CURVES, series=classic),
+        Curves(name="gru", caption="The four versions of a GRU.", quantities=CURVES, series=gru),
     )
+    return Page(runs, (*pictures, *further), claims, (by_seed,))
 
 
-def of_tasks(tasks: tuple[Task, ...], claims: tuple[str, ...]) -> dict[int, Page]:
+def of_tasks(tasks: tuple[Task, ...], claims: tuple[str, ...], *further: Picture) -> dict[int, Page]:
     """A page for each T of copy first input, or N of denoising, trained in TF32."""
     runs = {task: TF32.of(grid([task], CELLS, FOUR)) for task in tasks}
-    return {getattr(task, "N", None) or task.length: four_versions(made, claims) for task, made in runs.items()}
+    made = {task: four_versions(configs, claims, *further) for task, configs in runs.items()}
+    return {getattr(task, "N", None) or task.length: page for task, page in made.items()}
 
 
 def mazes(*lengths: int) -> list[Config]:
@@ -204,14 +200,16 @@ def auxiliary(name: str) -> Page:
     return Page(made.at(TF32), made.pictures, made.claims, (each_run,))
 
 
-COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15", "C18")
-DENOISING_CLAIMS = ("C1", "C4", "C5", "C6", "C10", "C11", "C15", "C17", "C18")
+KEPT = Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn.")
+COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15")
+DENOISING_CLAIMS = ("C1", "C4", "C5", "C6", "C10", "C11", "C15", "C17")
 PAGES = {
-    "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR)), ("C3", *COPY_CLAIMS)),
-    **{f"copy_{T}": page for T, page in of_tasks(COPY[1:], COPY_CLAIMS).items()},
+    "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR)), ("C3", *COPY_CLAIMS), KEPT),
+    **{f"copy_{T}": page for T, page in of_tasks(COPY[1:], COPY_CLAIMS, KEPT).items()},
     **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, DENOISING_CLAIMS).items()},
     "auxiliary_copy_50": auxiliary("copy-50"),
     "auxiliary_denoising_5": auxiliary("denoising-5"),
+    "impact_k": Page(experiments()["impact-k"].at(TF32), experiments()["impact-k"].pictures, ("C22",)),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C7", "C12")),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),

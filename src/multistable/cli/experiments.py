@@ -11,7 +11,7 @@ from rich.text import Text
 from multistable.cli.console import console, table
 from multistable.cli.progress import duration, progress
 from multistable.cli.runs import unfinished
-from multistable.experiments.claims import OPEN, Finding
+from multistable.experiments.claims import Finding
 from multistable.experiments.engines import Engine
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment, Source
@@ -137,8 +137,8 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
         listing.add_row(finding.claim.name, finding.claim.statement, verdict, counted)
     console().print(listing)
     for finding in found if details else ():
-        if finding.verdict != OPEN or any(check.right is not None for check in finding.checks):
+        if finding.checks:
             console().print(f"{finding.claim.name}: {finding.claim.statement}", markup=False)
-            for check in finding.checks:
-                answer = {True: "yes", False: "no", None: "open"}[check.right]
-                console().print(f"  {answer}: {check.said}", markup=False)
+        for check in finding.checks:
+            answer = {True: "yes", False: "no", None: "open"}[check.right]
+            console().print(f"  {answer}: {check.said}", markup=False)

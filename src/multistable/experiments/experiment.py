@@ -136,6 +136,11 @@ class Spread:
         known = list(values)
         return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return self.deviation / self.runs**0.5
+
     def __str__(self) -> str:
         return f"{self.mean:.3g} ± {self.deviation:.2g}"
 

@@ -1,5 +1,6 @@
 """Claims of the paper, and how stored results say yes or no to them."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
 ENOUGH = 3
 """Runs of each kind without which nothing is said of it."""
 
+CLEARLY = 2.0
+"""Standard errors: means that are fewer apart may be so by chance."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -21,10 +25,12 @@ class Check:
     Attributes:
         said: what was compared, with its numbers.
         right: whether it came out as claimed; ``None`` without enough runs.
+        apart: how many standard errors two means differ by; ``None`` where there are no two or none has a spread.
     """
 
     said: str
     right: bool | None
+    apart: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,16 @@ def above(name: str, value: Spread | None, limit: float) -> Check:
 
 
 def less(names: tuple[str, str], values: tuple[Spread | None, Spread | None], factor: float = 1.0) -> Check:
-    """One mean is less than another, or than ``factor`` times it."""
+    """One mean is less than another, or than ``factor`` times it. Says how many standard errors they are apart."""
     first, second = values
-    right = None
+    right = apart = None
     if first is not None and second is not None and enough(first, second):
         right = first.mean < factor * second.mean
+        error = math.hypot(first.error, factor * second.error)
+        apart = abs(first.mean - factor * second.mean) / error if error else None
     times = "" if factor == 1 else f"{factor:g} times "
-    return Check(f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}?", right)
+    errors = "" if apart is None else f" {apart:.1f} standard errors apart"
+    return Check(f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}?{errors}", right, apart)
 
 
 def as_low(names: tuple[str, str], values: tuple[Spread | None, Spread | None]) -> Check:
