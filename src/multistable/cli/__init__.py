@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from multistable.cli import demo, look, reproduce, select, train
+from multistable.memory import keep_freed_memory
 
 ABOUT = """Measure how many attractors a recurrent network can reach, and create them before training.
 
@@ -52,4 +53,5 @@ def _options(
 
 def main() -> None:
     """What the console script calls."""
+    keep_freed_memory()
     app()

@@ -22,6 +22,7 @@ from multistable.dynamics import WarmupStep
 from multistable.experiments.engines.base import Group, train_group
 from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
+from multistable.memory import keep_freed_memory
 from multistable.tasks.mnist import VARIABLE
 from multistable.training import BusyRunError, Callback, Config, RunFolder
 from multistable.training.callbacks import Callbacks
@@ -231,6 +232,7 @@ def _work(index: int, group: Group, out: Path, device: str, environment: dict[st
     import ray
 
     os.environ.update(environment)
+    keep_freed_memory()
     if ray.get(mailbox.begin.remote(index)):
         return None
     try:
