@@ -33,7 +33,7 @@ def page_faults(way, megabytes, **environment):
 def test_pages_of_a_tensor_are_not_asked_for_again():
     pages = 10 * 64 * 2**20 // 4096
     assert page_faults("returned", 64) > 0.9 * pages
-    assert page_faults("kept", 64) < 0.01 * pages
+    assert page_faults("kept", 64) < 0.2 * pages
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is kept where there is glibc")
