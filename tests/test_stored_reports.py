@@ -65,7 +65,7 @@ def test_the_page_has_the_pictures_and_the_numbers_of_stored_results(command, tm
         (("copy-curves", "--scale", "paper", "--where", "cell=lstm"), "at the scale paper, got none"),
         (
             ("copy-curves", "--scale", "paper", "--where", "cell=mine"),
-            "--where leaves no run of copy-curves, got cell=mine",
+            "--where cell must be one of lstm, chrono, gru, mgu, brc, nbrc for copy-curves at the scale paper, got",
         ),
         (("copy-curves", "--scale", "paper", "--precision", "tf32"), "--precision must not be given with --results"),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
 from multistable.cli.progress import duration, progress
 from multistable.cli.runs import unfinished
@@ -39,24 +40,7 @@ def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) 
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    return SCALES[name].computed_in(precision).only(dict(map(_condition, where)))
-
-
-def _condition(text: str) -> tuple[str, set[str]]:
-    """A setting and its values, from ``T=300,600``."""
-    setting, equals, values = text.partition("=")
-    if not (setting and equals and values):
-        raise ValueError(
-            f"--where must be SETTING=VALUE or SETTING=VALUE,VALUE, such as T=300 or cell=gru,lstm, got {text!r}"
-        )
-    return setting, set(values.split(","))
-
-
-def check_some_are_left(wanted: Sequence[Experiment], scale: Scale, where: Sequence[str]) -> None:
-    """Refuse conditions that no run has."""
-    if not any(experiment.at(scale) for experiment in wanted):
-        names = ", ".join(experiment.name for experiment in wanted)
-        raise ValueError(f"--where leaves no run of {names}, got {', '.join(where)}")
+    return SCALES[name].computed_in(precision).only(conditions(where))
 
 
 def source_of(files: Sequence[Path], wanted: Sequence[Experiment], scale: Scale) -> Source:

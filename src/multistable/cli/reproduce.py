@@ -40,7 +40,8 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SETTING=VALUE,...",
-        help="Only runs with these settings, for instance T=300 or cell=gru,lstm. May be given several times.",
+        help="Only runs with these settings, for instance T=300 or cell=gru,lstm. May be given several times: "
+        "values of one setting add up, those of several must all be met.",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Where each run has its folder.")]
@@ -82,6 +83,7 @@ def reproduce(
     kept = f"Interrupted. What is done is kept in {out}: the same command goes on from there."
     with reporting(debug, kept):
         from multistable.cli import experiments
+        from multistable.cli.conditions import check_conditions
         from multistable.cli.runs import chosen_device
         from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
@@ -90,7 +92,7 @@ def reproduce(
         if ray_address is None:
             chosen_device(device)  # That of another machine is not known here.
         machine = make_engine(engine, device, ray_address)
-        experiments.check_some_are_left(wanted, size, where or ())
+        check_conditions(wanted, size)
         todo = plan(wanted, size, out, together)
         if dry_run:
             experiments.show_plan(todo, wanted, size, out, machine.device)
@@ -147,9 +149,10 @@ def report(
     """
     with reporting(debug):
         from multistable.cli import experiments
+        from multistable.cli.conditions import check_conditions
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
-        experiments.check_some_are_left(wanted, size, where or ())
+        check_conditions(wanted, size)
         folder = out or Path("report" if results else "runs")
         source = experiments.source_of(results, wanted, size) if results else folder
         experiments.write_report(wanted, size, folder, source)
