@@ -92,10 +92,11 @@ def run(
         try:
             with progress(unfinished(configs, out)) as shown:
                 problems = reproduce(left, out, engine=engine, callbacks=[shown, *deadline])
-        except OutOfTimeError:
+        except OutOfTimeError as over:
             count = len(unfinished(configs, out))
             typer.echo(f"The {minutes:g} minutes are over, {count} runs are left: the same command goes on from there.")
-            return []
+            problems = list(dict.fromkeys([*problems, *over.problems]))
+            break
         left, before = plan(wanted, scale, out, together), left
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)
