@@ -89,8 +89,8 @@ def reproduce(
         from multistable.experiments.reproduce import plan
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
-        if ray_address is None:
-            chosen_device(device)  # That of another machine is not known here.
+        # That of another machine is not known here, and a plan needs none.
+        chosen_device(device, here=ray_address is None and not dry_run)
         machine = make_engine(engine, device, ray_address)
         check_conditions(wanted, size)
         todo = plan(wanted, size, out, together)

@@ -1,6 +1,7 @@
 """From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
@@ -70,14 +71,15 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
     return list(dict.fromkeys(these)) if these else list(range(count or 1))
 
 
-def chosen_device(name: str | None) -> torch.device | None:
-    """The device of a name, if it is there."""
+def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
+    """The device of a name, which must be there unless it need not be ``here``."""
     if name is None:
         return None
-    accepted = ["cpu", "cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if name not in accepted or (name != "cpu" and not torch.cuda.is_available()):
-        here = f"accepted here: {', '.join(accepted)}" if torch.cuda.is_available() else "PyTorch finds no GPU here"
-        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {here}")
+    there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
+        told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
+        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
     return torch.device(name)
 
 
