@@ -35,6 +35,7 @@ def combinations(
     seeds: Iterable[int],
     settings: Mapping[str, Any],
     others: Sequence[str],
+    own_option: Mapping[str, str] | None = None,
 ) -> list[Config]:
     """A run for every cell, version and seed.
 
@@ -47,11 +48,12 @@ def combinations(
         seeds: one run for each.
         settings: of the runs; ``None`` for those that were not given.
         others: further settings of the task or the runs, each ``NAME=VALUE``.
+        own_option: settings that cannot be among the others, and what sets them, beside those of ``OWN_OPTION``.
     """
     kind = CONFIGS.get(task, RunConfig)
     if task not in TASKS | PROCESSES:
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
-    of_task, of_run = _divided(task, kind, others)
+    of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
     made = kind.make_task(task, _given(task_settings) | of_task, data)
     shared = paper_sizes(made) | _given(settings) | of_run
     known = [field.name for field in fields(kind)]
@@ -152,17 +154,19 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _divided(task: str, kind: type[Config], settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _divided(
+    task: str, kind: type[Config], settings: Sequence[str], own_option: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """``NAME=VALUE`` settings of the task, and those of the run."""
     of_task = [field.name for field in fields((TASKS | PROCESSES)[task])]  # type: ignore[arg-type]
-    of_run = [field.name for field in fields(kind) if field.name not in OWN_OPTION]
+    of_run = [field.name for field in fields(kind) if field.name not in own_option]
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--set must be NAME=VALUE, got {setting!r}")
-        if name in OWN_OPTION:
-            raise ValueError(f"--set {name}: {OWN_OPTION[name]} sets it")
+        if name in own_option:
+            raise ValueError(f"--set {name}: {own_option[name]} sets it")
         if name not in of_task + of_run:
             raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
         found[0 if name in of_task else 1][name] = _value(value)
