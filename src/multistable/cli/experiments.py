@@ -12,17 +12,17 @@ from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
 from multistable.cli.progress import duration, progress
 from multistable.cli.runs import unfinished
-from multistable.experiments.claims import Finding
+from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.engines import Engine
 from multistable.experiments.estimate import seconds
-from multistable.experiments.experiment import Experiment, Source
+from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
 from multistable.scan.fused import PRECISIONS
 from multistable.training import Callback, Config, RunFolder
 
-STYLES = {"holds": "green", "does not hold": "red"}
+STYLES = {HOLDS: "green", FAILS: "red"}
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -43,19 +43,28 @@ def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) 
     return SCALES[name].computed_in(precision).only(conditions(where))
 
 
-def source_of(files: Sequence[Path], wanted: Sequence[Experiment], scale: Scale) -> Source:
-    """The results of files, some of which must be of the experiments at the scale."""
+def results_in(
+    files: Sequence[Path] | None, out: Path, wanted: Sequence[Experiment], scale: Scale
+) -> dict[str, Result]:
+    """The results of experiments at a scale, of which there must be some: in files, else in the folders of runs."""
     from multistable.experiments.archive import by_name
     from multistable.experiments.report import everything
 
-    if scale.changes.get("precision"):
+    precision = scale.changes.get("precision", "ieee")
+    if files and precision != "ieee":
         raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
-    source = by_name(files)
-    if not everything(wanted, scale, source):
-        there = [name for name, other in SCALES.items() if everything(wanted, other.only(scale.conditions), source)]
-        found = f"those of the scale {there[0]}" if there else "none"
-        raise ValueError(f"--results must have some of the experiments at the scale {scale.name}, got {found}")
-    return source
+    if not (files or out.is_dir()):
+        raise ValueError(f"--out must be a folder with runs, got {out}, which does not exist")
+    source = by_name(files) if files else out
+    found = everything(wanted, scale, source)
+    if not found:
+        others = {name: other.computed_in(precision).only(scale.conditions) for name, other in SCALES.items()}
+        there = [name for name, other in others.items() if everything(wanted, other, source)]
+        got = f"those of the {'scale' if len(there) == 1 else 'scales'} {', '.join(there)}" if there else "none"
+        option = "--results" if files else f"--out {out}"
+        trained = "" if precision == "ieee" else f", trained in {precision}"
+        raise ValueError(f"{option} must have some of the experiments at the scale {scale.name}{trained}, got {got}")
+    return found
 
 
 def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:

@@ -119,11 +119,10 @@ def claims(
     """
     with reporting(debug):
         from multistable.cli import experiments
-        from multistable.experiments.report import everything, verdicts
+        from multistable.experiments.report import verdicts
 
         size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
-        source = experiments.source_of(results, known, size) if results else out
-        found = everything(known, size, source)
+        found = experiments.results_in(results, out, known, size)
         judged, seeds = verdicts(known, size, found), len({result.config.seed for result in found.values()})
         told = f"scale {size.name} ({size.about}): {len(found)} runs, {seeds} seeds"
         experiments.show_claims(list(judged.values()), told, details)
@@ -154,5 +153,4 @@ def report(
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
         check_conditions(wanted, size)
         folder = out or Path("report" if results else "runs")
-        source = experiments.source_of(results, wanted, size) if results else folder
-        experiments.write_report(wanted, size, folder, source)
+        experiments.write_report(wanted, size, folder, experiments.results_in(results, folder, wanted, size))
