@@ -103,7 +103,7 @@ def test_a_folder_without_such_runs_is_told_with_what_it_has(folders, name):
         "--out", folders, "--scale", "paper", "--precision", "tf32"
     )
     nowhere = folders / "nowhere"
-    assert f"--out must be a folder with runs, got {nowhere}, which does not exist" in told("--out", nowhere)
+    assert f"--out must be a folder with runs, there is no folder {nowhere}" in told("--out", nowhere)
     assert not nowhere.exists()
 
 

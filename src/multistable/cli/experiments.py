@@ -54,7 +54,7 @@ def results_in(
     if files and precision != "ieee":
         raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
     if not (files or out.is_dir()):
-        raise ValueError(f"--out must be a folder with runs, got {out}, which does not exist")
+        raise ValueError(f"--out must be a folder with runs, there is no folder {out}")
     source = by_name(files) if files else out
     found = everything(wanted, scale, source)
     if not found:

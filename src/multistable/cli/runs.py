@@ -74,7 +74,7 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
 
 
 def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
-    """The device of a name, which must be there unless it need not be ``here``."""
+    """The device of a name; one that this machine has, unless it need not be ``here``."""
     if name is None:
         return None
     there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -64,7 +64,7 @@ class Scale:
     def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
         """The same without the runs whose settings, those of the task among them, are not among the values given.
 
-        Numbers are compared as numbers, everything else as it is written; a run that has no such setting is left out.
+        Numbers are compared as numbers, words in any case; a run that has no such setting is left out.
         """
         return replace(self, conditions={**self.conditions, **conditions})
 
