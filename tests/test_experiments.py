@@ -282,6 +282,19 @@ def test_a_dry_run_does_nothing(tiny, command, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.usefixtures("tiny")
+def test_a_dry_run_needs_no_gpu(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    given = ["reproduce", "tiny", "--scale", "smoke", "--out", tmp_path]
+    for device in ("cuda", "cuda:1"):
+        assert " on cuda." in command(*given, "--device", device, "--dry-run").stdout
+        assert "PyTorch finds no GPU here" in command(*given, "--device", device).stderr
+    refused = command(*given, "--device", "nonsense", "--dry-run")
+    assert refused.exit_code == 2
+    assert "device must be cpu, cuda or cuda:INDEX, got 'nonsense'" in refused.stderr
+
+
 def test_a_forecast_is_of_what_is_left(monkeypatch, tmp_path):
     runs = [RunConfig(CopyFirstInput(5), "gru", seed=seed) for seed in range(2)]
     for config, epochs in zip(runs, [(1, 2), (3, 4)], strict=True):
@@ -301,6 +314,17 @@ def test_minutes_that_are_over_leave_a_report_of_what_there_is(command, tmp_path
     assert result.exit_code == 0, result.output
     assert "The 0 minutes are over, 2 runs are left: the same command goes on from there." in result.output
     assert "No finished run." in (tmp_path / "report.html").read_text()
+
+
+def test_what_could_not_run_is_told_when_the_minutes_are_over(tiny, command, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
+    images = replace(tiny, name="images", order=0, runs=(small(task=PermutedSequentialMNIST()),))
+    monkeypatch.setattr("multistable.cli.experiments.experiments", lambda: {"images": images, "tiny": tiny})
+    result = command("reproduce", "all", "--scale", "smoke", "--out", tmp_path, "--device", "cpu", "--minutes", "0")
+    assert "The 0 minutes are over, 3 runs are left" in result.stdout
+    assert "Not run: " in result.stderr
+    assert "nowhere" in result.stderr
+    assert result.exit_code == 1
 
 
 def test_unknown_names_are_refused(command):
@@ -334,16 +358,6 @@ def test_the_report_says_what_scale_it_is_of(tiny, tmp_path):
 # Some of the runs
 
 
-def test_conditions_choose_runs_by_their_settings_and_those_of_the_task():
-    chosen = ALL["tmaze-warmup"].at(PAPER.only({"L": {"20", "100"}, "cell": {"gru"}}))
-    assert {(config.task, config.cell) for config in chosen} == {(Maze(20), "gru"), (Maze(100), "gru")}
-    assert {config.version for config in chosen} == {"classic", "warmup"}
-    assert ALL["copy"].at(PAPER.only({"L": {"20"}})) == []
-    assert {config.task for config in ALL["copy"].at(PAPER.only({"task": {"copy"}, "T": {"300"}}))} == {
-        CopyFirstInput(300)
-    }
-
-
 def test_a_precision_makes_other_runs_of_the_same_settings():
     exact, fast = (ALL["copy"].at(scale) for scale in (PAPER, PAPER.computed_in("tf32")))
     assert [replace(config, precision="ieee") for config in fast] == exact
@@ -355,8 +369,7 @@ def test_a_precision_makes_other_runs_of_the_same_settings():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--where", "T=7"), "--where leaves no run of tiny, got T=7"),
-        (("--where", "version"), "--where must be SETTING=VALUE"),
+        (("--where", "T=7"), "--where T must be one of 6 for tiny at the scale smoke, got '7'"),
         (("--precision", "double"), "--precision must be one of ieee, tf32x3, tf32, got 'double'"),
     ],
 )

@@ -130,6 +130,24 @@ def test_unknown_searches_are_refused(command):
     assert "--search must be one of grid, optuna, got 'luck'" in command("copy", "--T", "6", "--search", "luck").stderr
 
 
+@pytest.mark.parametrize(
+    ("setting", "by"),
+    [
+        ("num_layers", "--layers"),
+        ("hidden_size", "--hidden"),
+        ("learning_rate", "--rate"),
+        ("batch_size", "--batch-size"),
+        ("data_seed", "the selection itself"),
+        ("seed", "--splits"),
+    ],
+)
+def test_what_is_chosen_among_cannot_be_set(command, tmp_path, setting, by):
+    result = command("copy", "--T", "6", "--set", f"{setting}=1")
+    assert result.exit_code == 2
+    assert f"--set {setting}: {by} sets it" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
 def test_without_optuna_the_command_says_which_extra_to_install(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = command("copy", "--T", "6", "--search", "optuna")

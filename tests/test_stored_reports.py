@@ -9,7 +9,7 @@ from multistable.experiments.experiment import Result, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.scales import PAPER
 from multistable.tasks import CopyFirstInput
-from multistable.training import RunConfig
+from multistable.training import RunConfig, RunFolder
 
 RECORD = {"seconds": 60.0, "together": 5, "device": "a GPU", "torch": "2.0", "multistable": "0.1.0"}
 
@@ -65,7 +65,7 @@ def test_the_page_has_the_pictures_and_the_numbers_of_stored_results(command, tm
         (("copy-curves", "--scale", "paper", "--where", "cell=lstm"), "at the scale paper, got none"),
         (
             ("copy-curves", "--scale", "paper", "--where", "cell=mine"),
-            "--where leaves no run of copy-curves, got cell=mine",
+            "--where cell must be one of lstm, chrono, gru, mgu, brc, nbrc for copy-curves at the scale paper, got",
         ),
         (("copy-curves", "--scale", "paper", "--precision", "tf32"), "--precision must not be given with --results"),
     ],
@@ -75,6 +75,54 @@ def test_what_cannot_be_reported_is_told(command, tmp_path, arguments, message):
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
     assert not (tmp_path / "report").exists()
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The folders of finished runs at the paper's scale."""
+    out = tmp_path / "runs"
+    for config in experiments()["copy-curves"].at(PAPER):
+        folder = RunFolder.of(config, out)
+        folder.path.mkdir(parents=True)
+        folder.write_config(config)
+        folder.add_metrics({"epoch": 0, "validation_loss": 1.0, "vaa": 1 / 32})
+        folder.finish({"results": {"test_loss": 0.25}, "record": RECORD})
+    return out
+
+
+@pytest.mark.parametrize("name", ["claims", "report copy-curves"])
+def test_a_folder_without_such_runs_is_told_with_what_it_has(folders, name):
+    def told(*arguments):
+        done = CliRunner().invoke(app, [*name.split(), *map(str, arguments)])
+        assert done.exit_code == 2
+        return " ".join(done.stderr.split())
+
+    some = f"--out {folders} must have some of the experiments at the scale"
+    assert f"{some} small, got those of the scale paper" in told("--out", folders)
+    assert f"{some} paper, trained in tf32, got none" in told(
+        "--out", folders, "--scale", "paper", "--precision", "tf32"
+    )
+    nowhere = folders / "nowhere"
+    assert f"--out must be a folder with runs, there is no folder {nowhere}" in told("--out", nowhere)
+    assert not nowhere.exists()
+
+
+@pytest.mark.parametrize("name", ["claims", "report copy-curves", "reproduce copy-curves --dry-run"])
+def test_folders_of_runs_are_read(folders, name):
+    done = CliRunner().invoke(app, [*name.split(), "--out", str(folders), "--scale", "paper"])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("text", ["{}", "{"])
+@pytest.mark.parametrize("file", ["config.json", "summary.json"])
+@pytest.mark.parametrize("name", ["claims", "report copy-curves"])
+def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
+    folder = sorted(folders.iterdir())[0]
+    (folder / file).write_text(text)
+    done = CliRunner().invoke(app, [*name.split(), "--out", str(folders), "--scale", "paper"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {folder / file} ")
+    assert done.stderr.endswith(f". Delete {folder} to run it again\n")
 
 
 @pytest.mark.parametrize("text", ["no JSON", '{"rows": []}', "[1, 2]", '[{"config": {}}]', "3"])
@@ -106,6 +154,16 @@ def test_a_section_has_the_command_of_each_precision(command, tmp_path):
     page = (tmp_path / "report" / "report.html").read_text()
     line = "multistable reproduce copy-curves --scale paper"
     assert f"<pre>{line}\n{line} --precision tf32</pre>" in page
+
+
+def test_a_section_has_the_conditions_of_its_runs(command, tmp_path):
+    conditions = ["--where", "cell=gru, nbrc", "--where", "seed=1", "--where", "cell=lstm"]
+    results = ["--results", stored(tmp_path / "a.json", 0.25)]
+    assert command("copy-curves", "--scale", "paper", *conditions, *results).exit_code == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    line = "multistable reproduce copy-curves --scale paper --where cell=gru,nbrc,lstm --where seed=1"
+    assert f"<pre>{line}</pre>" in page
+    assert "2 of 3 runs are finished" in page
 
 
 def test_settings_that_are_not_the_papers_are_not_in_its_report(tmp_path):

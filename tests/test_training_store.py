@@ -314,6 +314,26 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         train(small(), tmp_path)
 
 
+@pytest.mark.parametrize("content", ["{}", "{", "[]", "", b"\xff"])
+@pytest.mark.parametrize("name", ["config.json", "summary.json"])
+def test_a_damaged_file_of_a_finished_run_is_named_with_what_to_delete(tmp_path, name, content):
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    folder.write_config(small())
+    folder.finish({"results": {}, "record": {}})
+    (folder.path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(
+        DamagedRunError, match=rf"{name} (cannot be read|must have).*Delete {folder.path} to run it again"
+    ):
+        folder.config() if name == "config.json" else folder.summary()
+
+
+def test_a_folder_that_counts_as_unfinished_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(DamagedRunError, match=r"config.json must have the entries task, cell, and has not$"):
+        RunFolder(tmp_path).config()
+
+
 def test_a_run_that_is_not_finished_cannot_be_loaded(tmp_path):
     with pytest.raises(ValueError, match="is not the folder of a finished run"):
         load(tmp_path)

@@ -8,20 +8,21 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
 from multistable.cli.progress import duration, progress
 from multistable.cli.runs import unfinished
-from multistable.experiments.claims import Finding
+from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.engines import Engine
 from multistable.experiments.estimate import seconds
-from multistable.experiments.experiment import Experiment, Source
+from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
 from multistable.scan.fused import PRECISIONS
 from multistable.training import Callback, Config, RunFolder
 
-STYLES = {"holds": "green", "does not hold": "red"}
+STYLES = {HOLDS: "green", FAILS: "red"}
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -39,39 +40,31 @@ def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) 
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    return SCALES[name].computed_in(precision).only(dict(map(_condition, where)))
+    return SCALES[name].computed_in(precision).only(conditions(where))
 
 
-def _condition(text: str) -> tuple[str, set[str]]:
-    """A setting and its values, from ``T=300,600``."""
-    setting, equals, values = text.partition("=")
-    if not (setting and equals and values):
-        raise ValueError(
-            f"--where must be SETTING=VALUE or SETTING=VALUE,VALUE, such as T=300 or cell=gru,lstm, got {text!r}"
-        )
-    return setting, set(values.split(","))
-
-
-def check_some_are_left(wanted: Sequence[Experiment], scale: Scale, where: Sequence[str]) -> None:
-    """Refuse conditions that no run has."""
-    if not any(experiment.at(scale) for experiment in wanted):
-        names = ", ".join(experiment.name for experiment in wanted)
-        raise ValueError(f"--where leaves no run of {names}, got {', '.join(where)}")
-
-
-def source_of(files: Sequence[Path], wanted: Sequence[Experiment], scale: Scale) -> Source:
-    """The results of files, some of which must be of the experiments at the scale."""
+def results_in(
+    files: Sequence[Path] | None, out: Path, wanted: Sequence[Experiment], scale: Scale
+) -> dict[str, Result]:
+    """The results of experiments at a scale, of which there must be some: in files, else in the folders of runs."""
     from multistable.experiments.archive import by_name
     from multistable.experiments.report import everything
 
-    if scale.changes.get("precision"):
+    precision = scale.changes.get("precision", "ieee")
+    if files and precision != "ieee":
         raise ValueError("--precision must not be given with --results, which count in whatever precision they are")
-    source = by_name(files)
-    if not everything(wanted, scale, source):
-        there = [name for name, other in SCALES.items() if everything(wanted, other.only(scale.conditions), source)]
-        found = f"those of the scale {there[0]}" if there else "none"
-        raise ValueError(f"--results must have some of the experiments at the scale {scale.name}, got {found}")
-    return source
+    if not (files or out.is_dir()):
+        raise ValueError(f"--out must be a folder with runs, there is no folder {out}")
+    source = by_name(files) if files else out
+    found = everything(wanted, scale, source)
+    if not found:
+        others = {name: other.computed_in(precision).only(scale.conditions) for name, other in SCALES.items()}
+        there = [name for name, other in others.items() if everything(wanted, other, source)]
+        got = f"those of the {'scale' if len(there) == 1 else 'scales'} {', '.join(there)}" if there else "none"
+        option = "--results" if files else f"--out {out}"
+        trained = "" if precision == "ieee" else f", trained in {precision}"
+        raise ValueError(f"{option} must have some of the experiments at the scale {scale.name}{trained}, got {got}")
+    return found
 
 
 def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:
@@ -108,10 +101,11 @@ def run(
         try:
             with progress(unfinished(configs, out)) as shown:
                 problems = reproduce(left, out, engine=engine, callbacks=[shown, *deadline])
-        except OutOfTimeError:
+        except OutOfTimeError as over:
             count = len(unfinished(configs, out))
             typer.echo(f"The {minutes:g} minutes are over, {count} runs are left: the same command goes on from there.")
-            return []
+            problems = list(dict.fromkeys([*problems, *over.problems]))
+            break
         left, before = plan(wanted, scale, out, together), left
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)

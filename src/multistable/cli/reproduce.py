@@ -40,7 +40,8 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SETTING=VALUE,...",
-        help="Only runs with these settings, for instance T=300 or cell=gru,lstm. May be given several times.",
+        help="Only runs with these settings, for instance T=300 or cell=gru,lstm. May be given several times: "
+        "values of one setting add up, those of several must all be met.",
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Where each run has its folder.")]
@@ -82,15 +83,16 @@ def reproduce(
     kept = f"Interrupted. What is done is kept in {out}: the same command goes on from there."
     with reporting(debug, kept):
         from multistable.cli import experiments
+        from multistable.cli.conditions import check_conditions
         from multistable.cli.runs import chosen_device
         from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
-        if ray_address is None:
-            chosen_device(device)  # That of another machine is not known here.
+        # That of another machine is not known here, and a plan needs none.
+        chosen_device(device, here=ray_address is None and not dry_run)
         machine = make_engine(engine, device, ray_address)
-        experiments.check_some_are_left(wanted, size, where or ())
+        check_conditions(wanted, size)
         todo = plan(wanted, size, out, together)
         if dry_run:
             experiments.show_plan(todo, wanted, size, out, machine.device)
@@ -117,11 +119,10 @@ def claims(
     """
     with reporting(debug):
         from multistable.cli import experiments
-        from multistable.experiments.report import everything, verdicts
+        from multistable.experiments.report import verdicts
 
         size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
-        source = experiments.source_of(results, known, size) if results else out
-        found = everything(known, size, source)
+        found = experiments.results_in(results, out, known, size)
         judged, seeds = verdicts(known, size, found), len({result.config.seed for result in found.values()})
         told = f"scale {size.name} ({size.about}): {len(found)} runs, {seeds} seeds"
         experiments.show_claims(list(judged.values()), told, details)
@@ -147,9 +148,9 @@ def report(
     """
     with reporting(debug):
         from multistable.cli import experiments
+        from multistable.cli.conditions import check_conditions
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
-        experiments.check_some_are_left(wanted, size, where or ())
+        check_conditions(wanted, size)
         folder = out or Path("report" if results else "runs")
-        source = experiments.source_of(results, wanted, size) if results else folder
-        experiments.write_report(wanted, size, folder, source)
+        experiments.write_report(wanted, size, folder, experiments.results_in(results, folder, wanted, size))

@@ -1,6 +1,7 @@
 """From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
@@ -34,6 +35,7 @@ def combinations(
     seeds: Iterable[int],
     settings: Mapping[str, Any],
     others: Sequence[str],
+    own_option: Mapping[str, str] | None = None,
 ) -> list[Config]:
     """A run for every cell, version and seed.
 
@@ -46,11 +48,12 @@ def combinations(
         seeds: one run for each.
         settings: of the runs; ``None`` for those that were not given.
         others: further settings of the task or the runs, each ``NAME=VALUE``.
+        own_option: settings that cannot be among the others, and what sets them, beside those of ``OWN_OPTION``.
     """
     kind = CONFIGS.get(task, RunConfig)
     if task not in TASKS | PROCESSES:
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
-    of_task, of_run = _divided(task, kind, others)
+    of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
     made = kind.make_task(task, _given(task_settings) | of_task, data)
     shared = paper_sizes(made) | _given(settings) | of_run
     known = [field.name for field in fields(kind)]
@@ -70,14 +73,15 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
     return list(dict.fromkeys(these)) if these else list(range(count or 1))
 
 
-def chosen_device(name: str | None) -> torch.device | None:
-    """The device of a name, if it is there."""
+def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
+    """The device of a name; one that this machine has, unless it need not be ``here``."""
     if name is None:
         return None
-    accepted = ["cpu", "cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if name not in accepted or (name != "cpu" and not torch.cuda.is_available()):
-        here = f"accepted here: {', '.join(accepted)}" if torch.cuda.is_available() else "PyTorch finds no GPU here"
-        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {here}")
+    there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
+        told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
+        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
     return torch.device(name)
 
 
@@ -150,17 +154,19 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _divided(task: str, kind: type[Config], settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _divided(
+    task: str, kind: type[Config], settings: Sequence[str], own_option: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """``NAME=VALUE`` settings of the task, and those of the run."""
     of_task = [field.name for field in fields((TASKS | PROCESSES)[task])]  # type: ignore[arg-type]
-    of_run = [field.name for field in fields(kind) if field.name not in OWN_OPTION]
+    of_run = [field.name for field in fields(kind) if field.name not in own_option]
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--set must be NAME=VALUE, got {setting!r}")
-        if name in OWN_OPTION:
-            raise ValueError(f"--set {name}: {OWN_OPTION[name]} sets it")
+        if name in own_option:
+            raise ValueError(f"--set {name}: {own_option[name]} sets it")
         if name not in of_task + of_run:
             raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
         found[0 if name in of_task else 1][name] = _value(value)

@@ -66,6 +66,7 @@ def select(
             seeds=[0],
             settings={"epochs": epochs},
             others=set_ or [],
+            own_option=selecting.OWN_OPTION,
         )
         way = selecting.chosen_search(search, space, trials)
         selecting.run(bases, way, splits, out, runs.chosen_device(device), together)

@@ -9,11 +9,21 @@ from multistable.cli.console import console, table
 from multistable.cli.progress import progress
 from multistable.cli.runs import show_results, unfinished
 from multistable.experiments.experiment import Result, finished, grouped
-from multistable.experiments.search import Search, Space, by_grid, by_optuna, mean_loss, select
-from multistable.experiments.selection import final, setting_of
+from multistable.experiments.search import Search, Space, by_grid, by_optuna, select
+from multistable.experiments.selection import final, mean_loss, setting_of
 from multistable.training import Config, RunConfig, train
 
 SEARCHES = ("grid", "optuna")
+
+OWN_OPTION = {
+    "num_layers": "--layers",
+    "hidden_size": "--hidden",
+    "learning_rate": "--rate",
+    "batch_size": "--batch-size",
+    "seed": "--splits",
+    "data_seed": "the selection itself",
+}
+"""What is chosen among, or follows from how it is chosen."""
 
 
 def chosen_search(name: str, space: Space, trials: int) -> Search:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -108,8 +108,12 @@ class Experiment:
         first = list({config.name: config for config in scale.of(self.runs)}.values())
         if self.then is None or source is None:
             return first
-        results = finished(first, source)
-        return first if len(results) < len(first) else [*first, *self.then(results, scale)]
+        there = results_of(first, source)
+        if len(there) < len(first):
+            return first
+        # What follows has the settings that were asked for: stored results may be of another precision.
+        results = [replace(there[config.name], config=config) for config in first]
+        return [*first, *filter(scale.wants, self.then(results, scale))]
 
 
 def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any, list[Result]]:

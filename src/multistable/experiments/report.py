@@ -1,5 +1,7 @@
 """The report: every figure and table in the paper's order, and a verdict on every claim, on one page."""
 
+import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,11 +106,8 @@ def write_report(
 
 def wall_time(results: Iterable[Result]) -> float:
     """Seconds that runs took, those that were trained together counted once."""
-    together: dict[str, dict[float, int]] = {}
-    for result in results:
-        taken = together.setdefault(result.config.goes_with().name, {})
-        taken[result.record["seconds"]] = result.record["together"]
-    return sum(seconds for taken in together.values() for seconds in taken)
+    launches = {(result.config.goes_with().name, result.record["seconds"]) for result in results}
+    return math.fsum(seconds for _, seconds in launches)
 
 
 def _section(
@@ -135,9 +134,11 @@ def _section(
 
 
 def _commands(experiment: Experiment, scale: Scale, results: Sequence[Result]) -> list[str]:
+    base = ["multistable", "reproduce", experiment.name, "--scale", scale.name]
+    base += [part for condition in scale.where for part in ("--where", condition)]
     precisions = sorted({result.config.precision for result in results} or {"ieee"})
-    options = ["" if precision == "ieee" else f" --precision {precision}" for precision in precisions]
-    return [f"multistable reproduce {experiment.name} --scale {scale.name}{option}" for option in options]
+    options = [[] if precision == "ieee" else ["--precision", precision] for precision in precisions]
+    return [shlex.join([*base, *option]) for option in options]
 
 
 def _versions(result: Result) -> str:

@@ -16,6 +16,11 @@ from multistable.training.trainer import groups
 class OutOfTimeError(Exception):
     """The minutes that were given are over; everything done so far is kept."""
 
+    @property
+    def problems(self) -> list[str]:
+        """Why groups could not run until then, as the engine notes it."""
+        return getattr(self, "__notes__", [])
+
 
 @dataclass(frozen=True)
 class Plan:

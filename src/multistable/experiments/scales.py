@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from multistable.rl import AgentConfig, Maze
-from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, settings_of
 from multistable.training import Config, RunConfig
 
 
@@ -51,7 +51,7 @@ class Scale:
             if self.keeps(config)
             for seed in range(self.seeds_of(config))
         ]
-        return [config for config in scaled if self._wanted(config)]
+        return list(filter(self.wants, scaled))
 
     def computed_in(self, precision: str) -> "Scale":
         """The same with products of another precision than float32."""
@@ -64,22 +64,45 @@ class Scale:
     def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
         """The same without the runs whose settings, those of the task among them, are not among the values given.
 
-        Values are compared as they are written; a run that has no such setting is left out.
+        Numbers are compared as numbers, words in any case; a run that has no such setting is left out.
         """
         return replace(self, conditions={**self.conditions, **conditions})
 
-    def _wanted(self, config: Config) -> bool:
-        settings = config.to_dict()
-        settings |= settings["task"] | {"task": config.task_name}
-        return all(str(settings.get(name)) in values for name, values in self.conditions.items())
+    @property
+    def where(self) -> list[str]:
+        """The conditions, as ``--where`` takes them."""
+        return [f"{name}={','.join(values)}" for name, values in self.conditions.items()]
+
+    def wants(self, config: Config) -> bool:
+        """Whether a run fulfils the conditions."""
+        settings = settings_in(config) if self.conditions else {}
+        return all(
+            name in settings and comparable(settings[name]) in map(comparable, values)
+            for name, values in self.conditions.items()
+        )
 
     def changes_of(self, config: Config) -> dict[str, Any]:
-        """What is not the paper's in such a run."""
-        return self.agents if isinstance(config, AgentConfig) else self.changes
+        """What is not the paper's in such a run; one in which VAA is never measured stays so."""
+        changes = self.agents if isinstance(config, AgentConfig) else self.changes
+        return changes if config.vaa_every else {**changes, "vaa_every": 0}
 
     def seeds_of(self, config: Config) -> int:
         """How many runs there are of such a kind."""
         return self.agent_seeds if isinstance(config, AgentConfig) else self.seeds
+
+
+def settings_in(config: Config) -> dict[str, Any]:
+    """The settings of a run and, beside them, those of its task."""
+    return config.to_dict() | settings_of(config.task) | {"task": config.task_name}
+
+
+def comparable(value: Any) -> float | str:
+    """A number, or what is written, by which a setting of a run and what was asked for are compared."""
+    text = str(value)
+    try:
+        return float(text)
+    except ValueError:
+        return text.lower()
 
 
 def _small_task(task: Any) -> Any:

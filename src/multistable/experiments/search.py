@@ -1,13 +1,12 @@
 """Search for the hyperparameters of a task of one's own, as appendix F does: over a grid, or by Optuna."""
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from multistable.experiments.experiment import Result
-from multistable.experiments.selection import Setting, best
+from multistable.experiments.selection import Setting, best, mean_loss
 from multistable.training import RunConfig
 
 SPLITS = 5
@@ -134,9 +133,3 @@ def at(base: RunConfig, setting: Setting) -> RunConfig:
     """A run with a setting."""
     layers, units, rate, batch = setting
     return replace(base, num_layers=layers, hidden_size=units, learning_rate=rate, batch_size=batch)
-
-
-def mean_loss(results: Sequence[Result]) -> float | None:
-    """The mean selection loss; ``None`` when one of the runs has diverged."""
-    losses = [result.results["selection_loss"] for result in results]
-    return None if None in losses else statistics.fmean(losses)

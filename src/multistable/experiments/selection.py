@@ -32,14 +32,17 @@ def best(results: Sequence[Result]) -> dict[Kind, RunConfig]:
     """
     chosen = {}
     for kind, runs in grouped(_selecting(results), lambda config: (config.cell, config.version)).items():
-        means = {}
-        for setting, alike in grouped(runs, setting_of).items():
-            losses = [run.results["selection_loss"] for run in alike]
-            if None not in losses:
-                means[setting] = statistics.fmean(losses), alike[0].config
+        tried = [(mean_loss(alike), alike[0].config) for alike in grouped(runs, setting_of).values()]
+        means = [(loss, config) for loss, config in tried if loss is not None]
         if means:
-            chosen[kind] = min(means.values(), key=lambda entry: entry[0])[1]
+            chosen[kind] = min(means, key=lambda entry: entry[0])[1]
     return chosen
+
+
+def mean_loss(results: Sequence[Result]) -> float | None:
+    """The mean selection loss; ``None`` when one of the runs has diverged."""
+    losses = [result.results["selection_loss"] for result in results]
+    return None if None in losses else statistics.fmean(losses)
 
 
 def final_runs(results: Sequence[Result], scale: Scale) -> list[RunConfig]:

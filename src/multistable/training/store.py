@@ -96,11 +96,11 @@ class RunFolder:
 
     def config(self, data: Path | str | None = None) -> Any:
         """The configuration, of whatever kind; ``data`` is the folder of the task's files."""
-        return config_of(self._read_json("config.json"), data)
+        return config_of(self._read_json("config.json", "task", "cell"), data)
 
     def summary(self) -> dict[str, Any]:
         """The results of a finished run."""
-        return self._read_json("summary.json")
+        return self._read_json("summary.json", "results", "record")
 
     def warmup(self) -> dict[str, Any] | None:
         """The course of the warmup, of a run that had one."""
@@ -185,12 +185,18 @@ class RunFolder:
     def _files(self) -> list[Path]:
         return list(self.path.iterdir()) if self.path.exists() else []
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def _read_json(self, name: str, *entries: str) -> dict[str, Any]:
+        """An object with these entries."""
         path = self.path / name
+        # What has a summary counts as finished, and is not run again by itself.
+        again = f". Delete {self.path} to run it again" if self.finished else ""
         try:
-            return json.loads(path.read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise DamagedRunError(f"{path} cannot be read: {error}") from error
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise DamagedRunError(f"{path} cannot be read: {error}{again}") from error
+        if not isinstance(content, dict) or not content.keys() >= set(entries):
+            raise DamagedRunError(f"{path} must have the entries {', '.join(entries)}, and has not{again}")
+        return content
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -27,9 +27,18 @@ class Local:
         return self._device.type
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
-        """Train groups, see :class:`Engine`."""
-        problems = [train_group(group, out, self._device, callbacks) for group in groups]
-        return list(dict.fromkeys(problem for problem in problems if problem))
+        """Train groups, see :class:`Engine`. An exception that stops them notes why others could not run before."""
+        problems: dict[str, None] = {}
+        try:
+            for group in groups:
+                problem = train_group(group, out, self._device, callbacks)
+                if problem:
+                    problems[problem] = None
+        except Exception as error:
+            for problem in problems:
+                error.add_note(problem)
+            raise
+        return list(problems)
 
     def __enter__(self) -> Self:
         return self
