@@ -3,15 +3,13 @@
 from itertools import product
 
 from multistable.experiments.experiment import Experiment
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, LINE_MNIST, THREE_VERSIONS, WARMED, grid
 from multistable.experiments.pictures import Bars, Curves, Label
 from multistable.experiments.search import SELECTION, Space
 from multistable.experiments.selection import Kind, Selected, Setting, final_runs
-from multistable.tasks import PermutedLineSequentialMNIST, Task
+from multistable.tasks import Task
 from multistable.training import Config, RunConfig
 
-THREE = ("classic", "warmup", "double")
-LINES = PermutedLineSequentialMNIST(472)
 GRID = Space()
 
 OTHER_SETTINGS = tuple(product((1, 2), (64, 256), (1e-3, 1e-4), (32, 64)))
@@ -23,7 +21,7 @@ def candidates(task: Task) -> tuple[RunConfig, ...]:
     return tuple(
         run
         for layers, units, rate, batch in product(GRID.layers, GRID.units, GRID.rates, GRID.batch_sizes)
-        for cells, versions in ((WARMED, THREE), (CELLS[-2:], THREE[:1]))
+        for cells, versions in ((WARMED, THREE_VERSIONS), (CELLS[-2:], THREE_VERSIONS[:1]))
         for run in grid(
             [task],
             cells,
@@ -135,7 +133,7 @@ EXPERIMENTS = (
         order=41,
         labels=("tab:ms", "fig:hp_mnist", "tab:hp_mnist"),
         title="Permuted line-sequential MNIST, N = 472, with selected hyperparameters",
-        runs=candidates(LINES),
+        runs=candidates(LINE_MNIST[1]),
         then=final_runs,
         pictures=(
             Selected(
@@ -169,7 +167,7 @@ EXPERIMENTS = (
         order=51,
         labels=("fig:copyfirstinput_generalisation_warmup_1", "fig:copyfirstinput_generalisation_warmup_2"),
         title="Permuted line-sequential MNIST, N = 472: GRU versions with other hyperparameters",
-        runs=other_settings(LINES, ("gru",), THREE, epochs=50),
+        runs=other_settings(LINE_MNIST[1], ("gru",), THREE_VERSIONS, epochs=50),
         pictures=tuple(
             Bars(
                 name=f"accuracy_{version}",
@@ -177,7 +175,7 @@ EXPERIMENTS = (
                 quantity="test_accuracy",
                 hue=setting_of_version(version),
             )
-            for version in THREE
+            for version in THREE_VERSIONS
         ),
         claims=("C21",),
     ),
