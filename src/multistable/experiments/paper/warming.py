@@ -1,6 +1,7 @@
 """Sections 5.2 and 5.3: warmup, and double layers with partial warmup."""
 
 from multistable.experiments.experiment import Experiment
+from multistable.experiments.panels import Panels
 from multistable.experiments.paper.grids import (
     CELLS,
     COPY,
@@ -12,17 +13,12 @@ from multistable.experiments.paper.grids import (
     WARMED,
     grid,
 )
-from multistable.experiments.pictures import Bars, Curves, Label, WarmupCourse
+from multistable.experiments.pictures import Bars, WarmupCourse, by_version
 from multistable.tasks import PermutedSequentialMNIST
 
 SEQUENTIAL = (PermutedSequentialMNIST(),)
 LOSS = "Test MSE of the weights of the lowest validation loss."
 ACCURACY = "Test accuracy of the weights of the lowest validation loss."
-
-
-def version_of(cell: str) -> Label:
-    """The version of the runs of a cell."""
-    return lambda config: config.version if config.cell == cell else None
 
 
 EXPERIMENTS = (
@@ -113,14 +109,14 @@ EXPERIMENTS = (
         labels=("fig:denoising_double_warmup",),
         title="Denoising, N = 100: the three versions, epoch by epoch",
         runs=grid(DENOISING[1:], WARMED[:3], THREE_VERSIONS),
-        pictures=tuple(
-            Curves(
-                name=cell,
-                caption=f"Validation MSE of {cell.upper()} networks.",
-                quantities=("validation_loss",),
-                series=version_of(cell),
-            )
-            for cell in WARMED[:3]
+        pictures=(
+            Panels(
+                name="curves",
+                caption="Validation MSE of each cell.",
+                part=lambda config: config.cell.upper(),
+                series=by_version,
+                abreast=3,
+            ),
         ),
         claims=("C17",),
     ),
