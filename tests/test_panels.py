@@ -106,3 +106,18 @@ def test_the_three_cells_of_double_layers_are_in_one_figure():
     for axes in drawn.axes:
         assert list(lines(axes)) == ["classic", "warmed up", "double layer"]
         np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0, 1])
+
+
+def test_a_warmup_has_a_panel_for_each_layer_and_one_for_the_network():
+    courses = [[[0.2, 0.1], [0.4, 0.3], [0.9, 0.5]], [[0.4, 0.1], [0.6, 0.3], [0.9, 0.5]]]
+    results = [
+        Result(small(version="warmup", seed=seed), [], {}, {}, {"vaa_star": course, "vaa": vaa})
+        for seed, (course, vaa) in enumerate(zip(courses, (0.5, 1.0), strict=True))
+    ]
+    first, second, network = ALL["warmup-course"].pictures[0].draw(results).axes
+    np.testing.assert_allclose(lines(first)["layer 1"], [0.3, 0.5, 0.9])
+    np.testing.assert_allclose(lines(second)["layer 2"], [0.1, 0.3, 0.5])
+    assert [axes.get_ylabel() for axes in (first, second, network)] == ["VAA*", "VAA*", "VAA"]
+    marks = [(list(line.get_xdata()), list(line.get_ydata())) for line in network.lines]
+    assert ([3], [0.75]) in marks
+    assert ([3, 3], [0.5, 1.0]) in marks

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.experiments.experiment import Result, grouped, spread
+from multistable.experiments.experiment import Result, Spread, grouped, spread
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
 from multistable.tasks.permuted_mnist import PermutedMNIST
@@ -181,26 +181,33 @@ class Curves:
 
 @dataclass(frozen=True)
 class WarmupCourse:
-    """VAA* of each layer at each step of the warmup."""
+    """VAA* of each layer at each step of the warmup, and VAA of the network at its end, where runs record it."""
 
     name: str
     caption: str
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """Mean and spread over the runs, a curve for each layer."""
-        from multistable.experiments.figures import RULE, curve, figure, name_axes
+        """Mean and spread over the runs, a panel for each layer and one for the network."""
+        from multistable.experiments.figures import INK, RULE, curve, figure, name_axes
 
-        drawn, axes = figure(6.0, 3.4)
-        table = self._values(results)
-        for layer in range(table.shape[-1] if table.size else 0):
+        warmups = [r.warmup for r in results if r.warmup and "vaa_star" in r.warmup]
+        table = np.array([course["vaa_star"] for course in warmups]).reshape(len(warmups), *self._size(warmups))
+        _, steps, layers = table.shape
+        drawn, axes = figure(3.7 * (layers + 1) + 0.4, 3.4, layers + 1, squeeze=False, sharex=True, sharey=True)
+        for layer, place in enumerate(axes[0, :-1]):
+            place.axhline(results[0].config.target, **RULE, label="target k")
             style = style_of(f"layer {layer + 1}", layer)
-            curve(axes, np.arange(1, table.shape[1] + 1), table[..., layer], style, markers=False)
-        for result in results[:1]:
-            axes.axhline(result.config.target, **RULE)
-        whole_numbers(axes)
-        name_axes(axes, "gradient step of the warmup", "VAA*")
-        axes.set_ylim(0, 1.05)
-        legend_below(drawn, [axes])
+            curve(place, np.arange(1, steps + 1), table[..., layer], style, markers=False)
+            name_axes(place, "gradient step of the warmup", "VAA*", style.label)
+        network = axes[0, -1]
+        ends = Spread.of([course["vaa"] for course in warmups]) if warmups else None
+        if ends is not None:
+            network.errorbar(steps, ends.mean, ends.deviation, fmt="s", color=INK, capsize=3, label="after the warmup")
+            network.plot([steps] * len(warmups), [course["vaa"] for course in warmups], ".", color=INK, alpha=0.7)
+        name_axes(network, "gradient step of the warmup", "VAA", "network, at the end")
+        network.set_ylim(0, 1.05)
+        whole_numbers(network)
+        legend_below(drawn, axes[0])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
@@ -214,9 +221,9 @@ class WarmupCourse:
         return ["seed", *(f"layer {i + 1}, VAA* of the last ten steps" for i in range(layers)), "VAA after"], rows
 
     @staticmethod
-    def _values(results: Sequence[Result]) -> Any:
-        """``(runs, steps, layers)``."""
-        return np.array([r.warmup["vaa_star"] for r in results if r.warmup and "vaa_star" in r.warmup])
+    def _size(warmups: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+        """Steps and layers."""
+        return np.shape(warmups[0]["vaa_star"]) if warmups else (0, 0)
 
 
 def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity: str, style: "Style") -> None:

@@ -28,7 +28,11 @@ EXPERIMENTS = (
         labels=("fig:warmup_denoising_gru",),
         title="VAA* of both layers of a GRU during its warmup on denoising",
         runs=grid(DENOISING[:1], ["gru"], ["warmup"]),
-        pictures=(WarmupCourse(name="vaa_star", caption="VAA* of each layer at each step, and VAA at the end."),),
+        pictures=(
+            WarmupCourse(
+                name="vaa_star", caption="VAA* of each layer at each step, and VAA of the network at the end."
+            ),
+        ),
         claims=("C8",),
     ),
     Experiment(
