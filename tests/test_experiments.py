@@ -244,7 +244,8 @@ def test_runs_without_a_record_of_where_states_settle_have_no_bar():
 @pytest.mark.parametrize("name", ["random-warmup-denoising", "double-control-copy", "other-settings-warmup"])
 def test_a_legend_fits_into_its_picture(name):
     values = {"test_loss": 1.0, "test_accuracy": 0.5, "initial_vaa": 0.5}
-    results = [Result(config, [], values, {}) for config in ALL[name].at(SMOKE)]
+    metrics = [{"epoch": 0, "validation_loss": 1.0}]
+    results = [Result(config, metrics, values, {}) for config in ALL[name].at(SMOKE)]
     for picture in ALL[name].pictures:
         drawn = picture.draw(results)
         drawn.draw_without_rendering()

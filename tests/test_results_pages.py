@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from multistable.experiments.archive import read_results
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
 from multistable.training import RunFolder
 from small_runs import small
 
@@ -94,3 +95,29 @@ def test_a_page_without_results_is_refused(page, tmp_path):
     with pytest.raises(SystemExit, match=r"no results in .*--runs"):
         page()
     assert not (tmp_path / "stored.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "count"),
+    [
+        ((True, True), HOLDS, "2 of 2"),
+        ((True, None, True), OPEN, "2 of 2 so far"),
+        ((True, False, True), FAILS, "2 of 3<br>not: 1"),
+        ((False, None), FAILS, "0 of 1 so far<br>not: 0"),
+        ((None,), OPEN, "0 of 0 so far"),
+        ((), OPEN, "0 of 0 so far"),
+    ],
+)
+def test_a_page_has_the_verdict_of_the_claim_and_how_many_comparisons_came_out(
+    pages, monkeypatch, answers, verdict, count
+):
+    checks = [Check(str(place), right) for place, right in enumerate(answers)]
+    monkeypatch.setitem(CLAIMS, "C1", Claim("C1", "It is so", "nowhere", lambda results: checks))
+    assert pages.verdicts(("C1",), []).splitlines()[-1] == f"| C1: It is so | {verdict} | {count} |"
+
+
+def test_a_page_of_some_mazes_judges_no_claim_on_another(pages):
+    longest = {name: max(config.task.L for config in pages.PAGES[name].runs) for name in ("tmaze", "tmaze_200")}
+    assert {name: "C7" in pages.PAGES[name].claims for name in longest} == {
+        name: L == 200 for name, L in longest.items()
+    }

@@ -1,12 +1,12 @@
 """The kinds of figures that experiments consist of: bars of results, curves over epochs, the course of warmups."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.experiments.experiment import Result, grouped, spread
+from multistable.experiments.experiment import Result, Spread, grouped, spread
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
 from multistable.tasks.permuted_mnist import PermutedMNIST
@@ -97,7 +97,7 @@ class Bars:
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """Mean and standard deviation over seeds, and every run as a dot."""
-        from multistable.experiments.figures import INK, figure, name_axes
+        from multistable.experiments.figures import figure, name_axes
 
         panels = panels_of(results)
         hues = list(grouped(results, self.hue))
@@ -112,14 +112,8 @@ class Bars:
                 style = style_of(hue, index)
                 for x, cell in enumerate(cells):
                     runs = [r for r in group if r.config.cell == cell and self.hue(r.config) == hue]
-                    value = spread(runs, self.quantity)
-                    if value is None:
-                        continue
                     where = x + (index - (len(hues) - 1) / 2) * width
-                    place.bar(where, value.mean, 0.92 * width, color=style.colour, alpha=0.75, label=style.label)
-                    place.errorbar(where, value.mean, value.deviation, color=INK, capsize=2, linewidth=1)
-                    dots = [r.results[self.quantity] for r in runs if r.results.get(self.quantity) is not None]
-                    place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)
+                    bar(place, where, 0.92 * width, runs, self.quantity, style)
             place.set_xticks(range(len(cells)), [cell.upper() for cell in cells], fontsize=11 if count == 1 else 8.5)
             place.set_xlim(-0.6, len(cells) - 0.4)
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
@@ -166,23 +160,12 @@ class Curves:
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """A panel for each quantity."""
-        from multistable.experiments.figures import curve, figure, name_axes
+        from multistable.experiments.figures import figure
 
         groups = grouped(results, self.series)
         drawn, axes = figure(5.0 * len(self.quantities), 3.4, len(self.quantities), squeeze=False)
         for place, quantity in zip(axes[0], self.quantities, strict=True):
-            for index, (label, runs) in enumerate(groups.items()):
-                epochs = sorted({epoch for run in runs for epoch in run.curve(quantity)[0]})
-                values = [dict(zip(*run.curve(quantity), strict=True)) for run in runs]
-                table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
-                if table.size:
-                    curve(place, epochs, table, style_of(label, index), markers=False)
-            whole_numbers(place)
-            if groups:
-                config = next(iter(groups.values()))[0].config
-                name_axes(place, config.unit, quantity_name(quantity, config.task))
-            else:
-                place.text(0.5, 0.5, "no finished run", ha="center", transform=place.transAxes)
+            curve_panel(place, groups, quantity)
             limit(place, quantity)
         legend_below(drawn, axes[0])
         return drawn
@@ -191,37 +174,40 @@ class Curves:
         """A row for each series: the quantities before training and at the end."""
         rows = []
         for label, runs in grouped(results, self.series).items():
-            entries = []
-            for quantity in self.quantities:
-                ends = [run.curve(quantity)[1] for run in runs]
-                first, last = (np.mean([end[place] for end in ends if end]) for place in (0, -1))
-                entries.append(f"{first:.4f} to {last:.4f}")
+            entries = [first_to_last(runs, quantity) for quantity in self.quantities]
             rows.append([style_of(label, 0).label, str(len(runs)), *entries])
         return ["series", "runs", *(f"{quantity}, first to last" for quantity in self.quantities)], rows
 
 
 @dataclass(frozen=True)
 class WarmupCourse:
-    """VAA* of each layer at each step of the warmup."""
+    """VAA* of each layer at each step of the warmup, and VAA of the network at its end, where runs record it."""
 
     name: str
     caption: str
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """Mean and spread over the runs, a curve for each layer."""
-        from multistable.experiments.figures import RULE, curve, figure, name_axes
+        """Mean and spread over the runs, a panel for each layer and one for the network."""
+        from multistable.experiments.figures import INK, RULE, curve, figure, name_axes
 
-        drawn, axes = figure(6.0, 3.4)
-        table = self._values(results)
-        for layer in range(table.shape[-1] if table.size else 0):
+        warmups = [r.warmup for r in results if r.warmup and "vaa_star" in r.warmup]
+        table = np.array([course["vaa_star"] for course in warmups]).reshape(len(warmups), *self._size(warmups))
+        _, steps, layers = table.shape
+        drawn, axes = figure(3.7 * (layers + 1) + 0.4, 3.4, layers + 1, squeeze=False, sharex=True, sharey=True)
+        for layer, place in enumerate(axes[0, :-1]):
+            place.axhline(results[0].config.target, **RULE, label="target k")
             style = style_of(f"layer {layer + 1}", layer)
-            curve(axes, np.arange(1, table.shape[1] + 1), table[..., layer], style, markers=False)
-        for result in results[:1]:
-            axes.axhline(result.config.target, **RULE)
-        whole_numbers(axes)
-        name_axes(axes, "gradient step of the warmup", "VAA*")
-        axes.set_ylim(0, 1.05)
-        legend_below(drawn, [axes])
+            curve(place, np.arange(1, steps + 1), table[..., layer], style, markers=False)
+            name_axes(place, "gradient step of the warmup", "VAA*", style.label)
+        network = axes[0, -1]
+        ends = Spread.of([course["vaa"] for course in warmups]) if warmups else None
+        if ends is not None:
+            network.errorbar(steps, ends.mean, ends.deviation, fmt="s", color=INK, capsize=3, label="after the warmup")
+            network.plot([steps] * len(warmups), [course["vaa"] for course in warmups], ".", color=INK, alpha=0.7)
+        name_axes(network, "gradient step of the warmup", "VAA", "network, at the end")
+        network.set_ylim(0, 1.05)
+        whole_numbers(network)
+        legend_below(drawn, axes[0])
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
@@ -235,9 +221,48 @@ class WarmupCourse:
         return ["seed", *(f"layer {i + 1}, VAA* of the last ten steps" for i in range(layers)), "VAA after"], rows
 
     @staticmethod
-    def _values(results: Sequence[Result]) -> Any:
-        """``(runs, steps, layers)``."""
-        return np.array([r.warmup["vaa_star"] for r in results if r.warmup and "vaa_star" in r.warmup])
+    def _size(warmups: Sequence[dict[str, Any]]) -> tuple[int, ...]:
+        """Steps and layers."""
+        return np.shape(warmups[0]["vaa_star"]) if warmups else (0, 0)
+
+
+def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity: str, style: "Style") -> None:
+    """A result of some runs: their mean and standard deviation, and each as a dot; nothing where none has it."""
+    from multistable.experiments.figures import INK
+
+    value = spread(runs, quantity)
+    if value is not None:
+        place.bar(where, value.mean, width, color=style.colour, alpha=0.75, label=style.label)
+        place.errorbar(where, value.mean, value.deviation, color=INK, capsize=2, linewidth=1)
+        dots = [run.results[quantity] for run in runs if run.results.get(quantity) is not None]
+        place.plot([where] * len(dots), dots, ".", color=INK, markersize=3, alpha=0.7)
+
+
+def curve_panel(place: Any, groups: Mapping[str, Sequence[Result]], quantity: str) -> None:
+    """A quantity epoch by epoch, a curve for each group of runs, and the names of the axes."""
+    from multistable.experiments.figures import curve, name_axes
+
+    for index, (label, runs) in enumerate(groups.items()):
+        values = [dict(zip(*run.curve(quantity), strict=True)) for run in runs]
+        epochs = sorted({epoch for run in values for epoch in run})
+        table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
+        if table.size:
+            curve(place, epochs, table, style_of(label, index), markers=False)
+    whole_numbers(place)
+    if groups:
+        config = next(iter(groups.values()))[0].config
+        name_axes(place, config.unit, quantity_name(quantity, config.task))
+    else:
+        place.text(0.5, 0.5, "no finished run", ha="center", transform=place.transAxes)
+
+
+def first_to_last(runs: Iterable[Result], quantity: str) -> str:
+    """The means of a quantity before training and at the end; nothing where no run has it."""
+    curves = [values for _, values in (run.curve(quantity) for run in runs) if values]
+    if not curves:
+        return ""
+    first, last = (np.mean([values[place] for values in curves]) for place in (0, -1))
+    return f"{first:.4f} to {last:.4f}"
 
 
 def style_of(label: str, index: int) -> "Style":

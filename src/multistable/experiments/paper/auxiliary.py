@@ -8,16 +8,15 @@ import numpy as np
 
 from multistable.experiments.claims.auxiliary import Cost, cost, costs
 from multistable.experiments.experiment import Experiment, Result, grouped
-from multistable.experiments.paper.grids import COPY, DENOISING, WARMED, grid
+from multistable.experiments.paper.grids import COPY, DENOISING, LINE_MNIST, WARMED, grid
 from multistable.experiments.pictures import Bars, Curves, Rows, legend_below, style_of
-from multistable.tasks import PermutedLineSequentialMNIST, Task
+from multistable.tasks import Task
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELLS = WARMED[:3]
-LINES = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
 
 
 def in_pretraining(result: Result) -> Result:
@@ -170,6 +169,6 @@ EXPERIMENTS = (
             f"Permuted line-sequential MNIST, N = {task.N}",
             epochs=70,
         )
-        for i, task in enumerate(LINES)
+        for i, task in enumerate(LINE_MNIST)
     ),
 )

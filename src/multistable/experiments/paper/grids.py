@@ -4,18 +4,21 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
-from multistable.tasks import CopyFirstInput, Denoising, Task
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
 from multistable.training import RunConfig
 from multistable.training.config import paper_sizes
 
 CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
 WARMED = ("lstm", "gru", "mgu", "chrono")
 """The cells that the paper warms up."""
-FOUR = ("classic", "warmup", "double", "double-classic")
-"""The versions of sections 5.2 and 5.3."""
+FOUR_VERSIONS = ("classic", "warmup", "double", "double-classic")
+"""Those of sections 5.2 and 5.3, and the control of appendix G."""
+THREE_VERSIONS = FOUR_VERSIONS[:3]
+TWO_VERSIONS = FOUR_VERSIONS[:2]
 
 COPY = tuple(CopyFirstInput(T) for T in (50, 300, 600))
 DENOISING = tuple(Denoising(200, N) for N in (5, 100))
+LINE_MNIST = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
 
 
 def grid(

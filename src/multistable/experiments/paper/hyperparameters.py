@@ -3,18 +3,18 @@
 from itertools import product
 
 from multistable.experiments.experiment import Experiment
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
-from multistable.experiments.pictures import Bars, Curves, Label
+from multistable.experiments.panels import Panels
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, LINE_MNIST, THREE_VERSIONS, WARMED, grid
+from multistable.experiments.pictures import Label, by_version
 from multistable.experiments.search import SELECTION, Space
 from multistable.experiments.selection import Kind, Selected, Setting, final_runs
-from multistable.tasks import PermutedLineSequentialMNIST, Task
+from multistable.tasks import Task
 from multistable.training import Config, RunConfig
 
-THREE = ("classic", "warmup", "double")
-LINES = PermutedLineSequentialMNIST(472)
 GRID = Space()
 
-OTHER_SETTINGS = tuple(product((1, 2), (64, 256), (1e-3, 1e-4), (32, 64)))
+LAYERS = (1, 2)
+OTHER_SETTINGS = tuple(product(LAYERS, (64, 256), (1e-3, 1e-4), (32, 64)))
 """Of appendix E: layers, units, learning rate, batch size."""
 
 
@@ -23,7 +23,7 @@ def candidates(task: Task) -> tuple[RunConfig, ...]:
     return tuple(
         run
         for layers, units, rate, batch in product(GRID.layers, GRID.units, GRID.rates, GRID.batch_sizes)
-        for cells, versions in ((WARMED, THREE), (CELLS[-2:], THREE[:1]))
+        for cells, versions in ((WARMED, THREE_VERSIONS), (CELLS[-2:], THREE_VERSIONS[:1]))
         for run in grid(
             [task],
             cells,
@@ -57,25 +57,29 @@ def other_settings(task: Task, cells: tuple[str, ...], versions: tuple[str, ...]
     )
 
 
-def setting_of_version(version: str) -> Label:
-    """The setting in words, for the runs of a version."""
+def with_layers(layers: int) -> Label:
+    """The rest of the setting, as the appendix writes it, for the runs of so many layers."""
 
     def label(config: Config) -> str | None:
-        sizes = f"{config.num_layers} x {config.hidden_size}, {config.learning_rate:g}, {config.batch_size}"
-        return sizes if config.version == version else None
+        rest = f"H = {config.hidden_size}, α = {config.learning_rate:g}, B = {config.batch_size}"
+        return rest if config.num_layers == layers else None
 
     return label
 
 
-def cell_at(layers: int, rate: float) -> Label:
-    """The cell and the rest of the setting, for the runs of so many layers and this rate."""
+def final_of_cell(config: Config) -> str | None:
+    """The cell of a run that was not for selecting, for the cells whose curves the paper shows."""
+    final = isinstance(config, RunConfig) and config.selection == 0
+    return config.cell.upper() if final and config.cell in WARMED[:3] else None
 
-    def label(config: Config) -> str | None:
-        if (config.num_layers, config.learning_rate) != (layers, rate):
-            return None
-        return f"{config.cell.upper()}, H = {config.hidden_size}, B = {config.batch_size}"
 
-    return label
+FINAL_CURVES = Panels(
+    name="curves",
+    caption="Validation loss of the final runs, with the settings that won for each cell and version.",
+    part=final_of_cell,
+    series=by_version,
+    abreast=3,
+)
 
 
 # Appendix F prints these: L, H, learning rate, B; mean and standard deviation.
@@ -127,6 +131,7 @@ EXPERIMENTS = (
                 quantity="test_loss",
                 printed=DENOISING_TABLE,
             ),
+            FINAL_CURVES,
         ),
         claims=("C19",),
     ),
@@ -135,7 +140,7 @@ EXPERIMENTS = (
         order=41,
         labels=("tab:ms", "fig:hp_mnist", "tab:hp_mnist"),
         title="Permuted line-sequential MNIST, N = 472, with selected hyperparameters",
-        runs=candidates(LINES),
+        runs=candidates(LINE_MNIST[1]),
         then=final_runs,
         pictures=(
             Selected(
@@ -144,6 +149,7 @@ EXPERIMENTS = (
                 quantity="test_accuracy",
                 printed=MNIST_TABLE,
             ),
+            FINAL_CURVES,
         ),
         claims=("C19",),
     ),
@@ -154,13 +160,15 @@ EXPERIMENTS = (
         title="Copy first input, T = 50: learning and VAA with other hyperparameters",
         runs=other_settings(COPY[0], WARMED[:3], ("classic",), epochs=50),
         pictures=tuple(
-            Curves(
-                name=f"layers{layers}_rate{rate:g}",
-                caption=f"{layers} {'layer' if layers == 1 else 'layers'}, learning rate {rate:g}.",
+            Panels(
+                name=f"layers{layers}",
+                caption=f"Networks of {layers} {'layer' if layers == 1 else 'layers'}.",
+                part=with_layers(layers),
+                series=lambda config: config.cell,
                 quantities=("validation_loss", "vaa"),
-                series=cell_at(layers, rate),
+                names=("setting", "cell"),
             )
-            for layers, rate in product((1, 2), (1e-3, 1e-4))
+            for layers in LAYERS
         ),
         claims=("C20",),
     ),
@@ -169,15 +177,17 @@ EXPERIMENTS = (
         order=51,
         labels=("fig:copyfirstinput_generalisation_warmup_1", "fig:copyfirstinput_generalisation_warmup_2"),
         title="Permuted line-sequential MNIST, N = 472: GRU versions with other hyperparameters",
-        runs=other_settings(LINES, ("gru",), THREE, epochs=50),
+        runs=other_settings(LINE_MNIST[1], ("gru",), THREE_VERSIONS, epochs=50),
         pictures=tuple(
-            Bars(
-                name=f"accuracy_{version}",
-                caption=f"Test accuracy of {version} GRUs: layers x units, learning rate, batch size.",
-                quantity="test_accuracy",
-                hue=setting_of_version(version),
+            Panels(
+                name=f"layers{layers}",
+                caption=f"GRUs of {layers} {'layer' if layers == 1 else 'layers'}.",
+                part=with_layers(layers),
+                series=by_version,
+                ending="test_accuracy",
+                names=("setting", "version"),
             )
-            for version in THREE
+            for layers in LAYERS
         ),
         claims=("C21",),
     ),

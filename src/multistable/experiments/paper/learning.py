@@ -7,6 +7,21 @@ from multistable.experiments.pictures import Bars, Curves
 CURVES = ("validation_loss", "vaa")
 OTHERS = ("gru", "mgu", "brc", "nbrc")
 
+LEARNING_AND_VAA = (
+    Curves(
+        name="lstm_chrono",
+        caption="LSTM with its usual and with chrono initialisation.",
+        quantities=CURVES,
+        series=lambda config: config.cell if config.cell in ("lstm", "chrono") else None,
+    ),
+    Curves(
+        name="others",
+        caption="The other cells.",
+        quantities=CURVES,
+        series=lambda config: config.cell if config.cell in OTHERS else None,
+    ),
+)
+
 EXPERIMENTS = (
     Experiment(
         name="copy",
@@ -23,20 +38,7 @@ EXPERIMENTS = (
         labels=("fig:copyfirstinput_lstm_chrono", "fig:copyfirstinput_others"),
         title="Copy first input, T = 50: learning and VAA, epoch by epoch",
         runs=grid(COPY[:1], CELLS, ["classic"]),
-        pictures=(
-            Curves(
-                name="lstm_chrono",
-                caption="LSTM with its usual and with chrono initialisation.",
-                quantities=CURVES,
-                series=lambda config: config.cell if config.cell in ("lstm", "chrono") else None,
-            ),
-            Curves(
-                name="others",
-                caption="The other cells.",
-                quantities=CURVES,
-                series=lambda config: config.cell if config.cell in OTHERS else None,
-            ),
-        ),
+        pictures=LEARNING_AND_VAA,
         claims=("C1", "C3"),
     ),
     Experiment(
@@ -54,20 +56,7 @@ EXPERIMENTS = (
         labels=("fig:denoising_lstm_chrono", "fig:denoising_others"),
         title="Denoising, N = 100: learning and VAA, epoch by epoch",
         runs=grid(DENOISING[1:], CELLS, ["classic"]),
-        pictures=(
-            Curves(
-                name="lstm_chrono",
-                caption="LSTM with its usual and with chrono initialisation.",
-                quantities=CURVES,
-                series=lambda config: config.cell if config.cell in ("lstm", "chrono") else None,
-            ),
-            Curves(
-                name="others",
-                caption="The other cells.",
-                quantities=CURVES,
-                series=lambda config: config.cell if config.cell in OTHERS else None,
-            ),
-        ),
+        pictures=LEARNING_AND_VAA,
         claims=("C5",),
     ),
     Experiment(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from multistable.experiments.agent_pictures import Kind, kind_of
 from multistable.experiments.claims.questions import TIMES, preparation
 from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, WARMED, grid
-from multistable.experiments.paper.warming import LOSS, ONE_LAYER, THREE
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, THREE_VERSIONS, TWO_VERSIONS, WARMED, grid
+from multistable.experiments.paper.warming import LOSS
 from multistable.experiments.pictures import Bars, Rows, cell_styles, legend_below, panels_of, setting, style_of
 from multistable.tasks import Task
 from multistable.training import RunConfig
@@ -81,7 +81,7 @@ class Settled:
 def prepared(tasks: Sequence[Task]) -> tuple[RunConfig, ...]:
     """Classic networks, and networks warmed up on the data and on random sequences."""
     random = grid(tasks, WARMED[:3], ["warmup"], warmup_sequences="random")
-    return grid(tasks, WARMED[:3], ONE_LAYER) + random
+    return grid(tasks, WARMED[:3], TWO_VERSIONS) + random
 
 
 def random_warmup(name: str, order: int, title: str, tasks: Sequence[Task]) -> Experiment:
@@ -112,7 +112,7 @@ def attractors(name: str, order: int, title: str, task: Task) -> Experiment:
         order=order,
         labels=(),
         title=f"{title}: fixed points and cycles among the settled states",
-        runs=grid([task], WARMED, THREE) + grid([task], CELLS[-2:], ["classic"]),
+        runs=grid([task], WARMED, THREE_VERSIONS) + grid([task], CELLS[-2:], ["classic"]),
         pictures=(
             Settled(
                 name="shares",

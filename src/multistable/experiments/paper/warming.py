@@ -1,21 +1,24 @@
 """Sections 5.2 and 5.3: warmup, and double layers with partial warmup."""
 
 from multistable.experiments.experiment import Experiment
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR, WARMED, grid
-from multistable.experiments.pictures import Bars, Curves, Label, WarmupCourse
-from multistable.tasks import PermutedLineSequentialMNIST, PermutedSequentialMNIST
+from multistable.experiments.panels import Panels
+from multistable.experiments.paper.grids import (
+    CELLS,
+    COPY,
+    DENOISING,
+    FOUR_VERSIONS,
+    LINE_MNIST,
+    THREE_VERSIONS,
+    TWO_VERSIONS,
+    WARMED,
+    grid,
+)
+from multistable.experiments.pictures import Bars, WarmupCourse, by_version
+from multistable.tasks import PermutedSequentialMNIST
 
 SEQUENTIAL = (PermutedSequentialMNIST(),)
-LINES = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
-ONE_LAYER = ("classic", "warmup")
-THREE = ("classic", "warmup", "double")
 LOSS = "Test MSE of the weights of the lowest validation loss."
 ACCURACY = "Test accuracy of the weights of the lowest validation loss."
-
-
-def version_of(cell: str) -> Label:
-    """The version of the runs of a cell."""
-    return lambda config: config.version if config.cell == cell else None
 
 
 EXPERIMENTS = (
@@ -25,7 +28,11 @@ EXPERIMENTS = (
         labels=("fig:warmup_denoising_gru",),
         title="VAA* of both layers of a GRU during its warmup on denoising",
         runs=grid(DENOISING[:1], ["gru"], ["warmup"]),
-        pictures=(WarmupCourse(name="vaa_star", caption="VAA* of each layer at each step, and VAA at the end."),),
+        pictures=(
+            WarmupCourse(
+                name="vaa_star", caption="VAA* of each layer at each step, and VAA of the network at the end."
+            ),
+        ),
         claims=("C8",),
     ),
     Experiment(
@@ -33,7 +40,7 @@ EXPERIMENTS = (
         order=21,
         labels=("tab:warmup_bench1_nodouble",),
         title="Copy first input with and without warmup",
-        runs=grid(COPY, WARMED, ONE_LAYER),
+        runs=grid(COPY, WARMED, TWO_VERSIONS),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C9", "C10"),
     ),
@@ -42,7 +49,7 @@ EXPERIMENTS = (
         order=22,
         labels=("tab:warmup_bench2_nodouble",),
         title="Denoising with and without warmup",
-        runs=grid(DENOISING, WARMED, ONE_LAYER),
+        runs=grid(DENOISING, WARMED, TWO_VERSIONS),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C10", "C11"),
     ),
@@ -51,7 +58,7 @@ EXPERIMENTS = (
         order=24,
         labels=("tab:warmup_bench3_nodouble",),
         title="Permuted sequential MNIST with and without warmup",
-        runs=grid(SEQUENTIAL, WARMED, ONE_LAYER, epochs=70),
+        runs=grid(SEQUENTIAL, WARMED, TWO_VERSIONS, epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C13",),
     ),
@@ -60,7 +67,7 @@ EXPERIMENTS = (
         order=25,
         labels=("tab:warmup_bench4_nodouble",),
         title="Permuted line-sequential MNIST with and without warmup",
-        runs=grid(LINES, WARMED, ONE_LAYER, epochs=70),
+        runs=grid(LINE_MNIST, WARMED, TWO_VERSIONS, epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C14",),
     ),
@@ -69,7 +76,7 @@ EXPERIMENTS = (
         order=30,
         labels=("tab:warmup_bench1",),
         title="Copy first input: classic, warmed up, double",
-        runs=grid(COPY, WARMED, THREE) + grid(COPY, CELLS[-2:], ["classic"]),
+        runs=grid(COPY, WARMED, THREE_VERSIONS) + grid(COPY, CELLS[-2:], ["classic"]),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C9", "C10", "C15"),
     ),
@@ -78,7 +85,7 @@ EXPERIMENTS = (
         order=31,
         labels=("tab:warmup_bench2",),
         title="Denoising: classic, warmed up, double",
-        runs=grid(DENOISING, WARMED, THREE) + grid(DENOISING, CELLS[-2:], ["classic"]),
+        runs=grid(DENOISING, WARMED, THREE_VERSIONS) + grid(DENOISING, CELLS[-2:], ["classic"]),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C10", "C11", "C15"),
     ),
@@ -87,7 +94,7 @@ EXPERIMENTS = (
         order=32,
         labels=("tab:warmup_bench3",),
         title="Permuted sequential MNIST: classic, warmed up, double",
-        runs=grid(SEQUENTIAL, WARMED, THREE, epochs=70) + grid(SEQUENTIAL, CELLS[-2:], ["classic"], epochs=70),
+        runs=grid(SEQUENTIAL, WARMED, THREE_VERSIONS, epochs=70) + grid(SEQUENTIAL, CELLS[-2:], ["classic"], epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C13", "C15"),
     ),
@@ -96,7 +103,7 @@ EXPERIMENTS = (
         order=33,
         labels=("tab:warmup_bench4",),
         title="Permuted line-sequential MNIST: classic, warmed up, double",
-        runs=grid(LINES, WARMED, THREE, epochs=70) + grid(LINES, CELLS[-2:], ["classic"], epochs=70),
+        runs=grid(LINE_MNIST, WARMED, THREE_VERSIONS, epochs=70) + grid(LINE_MNIST, CELLS[-2:], ["classic"], epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C14", "C15", "C16"),
     ),
@@ -105,15 +112,15 @@ EXPERIMENTS = (
         order=34,
         labels=("fig:denoising_double_warmup",),
         title="Denoising, N = 100: the three versions, epoch by epoch",
-        runs=grid(DENOISING[1:], WARMED[:3], THREE),
-        pictures=tuple(
-            Curves(
-                name=cell,
-                caption=f"Validation MSE of {cell.upper()} networks.",
-                quantities=("validation_loss",),
-                series=version_of(cell),
-            )
-            for cell in WARMED[:3]
+        runs=grid(DENOISING[1:], WARMED[:3], THREE_VERSIONS),
+        pictures=(
+            Panels(
+                name="curves",
+                caption="Validation MSE of each cell.",
+                part=lambda config: config.cell.upper(),
+                series=by_version,
+                abreast=3,
+            ),
         ),
         claims=("C17",),
     ),
@@ -131,7 +138,7 @@ EXPERIMENTS = (
         order=80,
         labels=("tab:double_bench1",),
         title="Copy first input: double layers without warmup",
-        runs=grid(COPY, CELLS, FOUR),
+        runs=grid(COPY, CELLS, FOUR_VERSIONS),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C18",),
     ),
@@ -140,7 +147,7 @@ EXPERIMENTS = (
         order=81,
         labels=("tab:double_bench2",),
         title="Denoising: double layers without warmup",
-        runs=grid(DENOISING, CELLS, FOUR),
+        runs=grid(DENOISING, CELLS, FOUR_VERSIONS),
         pictures=(Bars(name="test_loss", caption=LOSS),),
         claims=("C18",),
     ),
