@@ -104,7 +104,7 @@ def test_the_three_cells_of_double_layers_are_in_one_figure():
     drawn = ALL["double-curves"].pictures[0].draw([made(config, 1.0) for config in runs])
     assert [axes.get_title() for axes in drawn.axes] == ["LSTM", "GRU", "MGU"]
     for axes in drawn.axes:
-        assert list(lines(axes)) == ["classic", "warmed up", "double layer"]
+        assert list(lines(axes)) == ["classic", "warmed up", "double layer", "double layer, no warmup"]
         np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0, 1])
 
 

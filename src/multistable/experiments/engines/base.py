@@ -1,6 +1,7 @@
 """What the engines have in common."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -25,6 +26,7 @@ class Engine(Protocol):
         """Train groups; one that cannot run does not stop the others.
 
         An exception of a callback stops all of them, each at the end of its epoch; an interruption stops them at once.
+        The exception has the messages so far as its notes.
 
         Returns:
             Why groups could not run, each message once.
@@ -46,3 +48,14 @@ def train_group(
     except (MNISTError, BusyRunError) as error:
         return str(error)
     return None
+
+
+@contextlib.contextmanager
+def noting(problems: Iterable[str]) -> Iterator[None]:
+    """A context that adds to an exception why groups could not run before it."""
+    try:
+        yield
+    except Exception as error:
+        for problem in problems:
+            error.add_note(problem)
+        raise

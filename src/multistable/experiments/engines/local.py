@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from multistable.experiments.engines.base import Group, train_group
+from multistable.experiments.engines.base import Group, noting, train_group
 from multistable.training import Callback
 from multistable.training.trainer import usual_device
 
@@ -27,17 +27,13 @@ class Local:
         return self._device.type
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
-        """Train groups, see :class:`Engine`. An exception that stops them notes why others could not run before."""
+        """Train groups, see :class:`Engine`."""
         problems: dict[str, None] = {}
-        try:
+        with noting(problems):
             for group in groups:
                 problem = train_group(group, out, self._device, callbacks)
                 if problem:
                     problems[problem] = None
-        except Exception as error:
-            for problem in problems:
-                error.add_note(problem)
-            raise
         return list(problems)
 
     def __enter__(self) -> Self:

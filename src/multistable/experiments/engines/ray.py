@@ -19,7 +19,7 @@ from typing import Any, Self
 import torch
 
 from multistable.dynamics import WarmupStep
-from multistable.experiments.engines.base import Group, train_group
+from multistable.experiments.engines.base import Group, noting, train_group
 from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
 from multistable.memory import keep_freed_memory
@@ -108,8 +108,9 @@ class Ray:
             done, left = self._ray.wait(left, timeout=INTERVAL)
             told = mailbox.take.remote()
             self._wait([told])
-            for name, arguments in self._ray.get(told):
-                getattr(callback, name)(*arguments)
+            with noting(problems):
+                for name, arguments in self._ray.get(told):
+                    getattr(callback, name)(*arguments)
             for task in done:
                 problem = self._result(task, groups[tasks[task]])
                 if problem:

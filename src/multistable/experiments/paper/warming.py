@@ -111,8 +111,8 @@ EXPERIMENTS = (
         name="double-curves",
         order=34,
         labels=("fig:denoising_double_warmup",),
-        title="Denoising, N = 100: the three versions, epoch by epoch",
-        runs=grid(DENOISING[1:], WARMED[:3], THREE_VERSIONS),
+        title="Denoising, N = 100: the four versions, epoch by epoch",
+        runs=grid(DENOISING[1:], WARMED[:3], FOUR_VERSIONS),
         pictures=(
             Panels(
                 name="curves",
