@@ -20,7 +20,7 @@ from multistable.experiments.claims.warming import on
 from multistable.experiments.experiment import Result, Spread
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
 
-LEARNED = 0.1
+LOW = 0.1
 """A loss below which denoising is learned; without any memory it is 1."""
 TASKS: dict[type[Task], int] = {CopyFirstInput: 3, Denoising: 2, PermutedLineSequentialMNIST: 2}
 """What the appendix has, and in how many settings."""
@@ -81,7 +81,7 @@ def _risen(chosen: Sequence[Result], task: Task, cell: str) -> Check:
 def _denoising_of_grus(chosen: Sequence[Result]) -> list[Check]:
     grus = [r for r in chosen if isinstance(r.config.task, Denoising) and r.config.cell == "gru"]
     loss = by(grus, lambda config: config.task, "test_loss")
-    learned = [below(f"{task}, gru, test loss after pretraining", loss[task], LEARNED) for task in settings(grus)]
+    learned = [below(f"{task}, gru, test loss after pretraining", loss[task], LOW) for task in settings(grus)]
     lacking = [Check(f"Denoising, gru: {check.said}", None) for check in covering(grus, TASKS[Denoising])]
     return [*lacking, *learned]
 

@@ -20,8 +20,8 @@ CLEARLY = 2.0
 Lenient with three to five runs of each: by Student's t, equal means are so far apart in 8 to 12 cases of a hundred.
 """
 
-LOW = 0.01
-"""A loss that is low whatever it is compared with."""
+NEGLIGIBLE = 0.01
+"""A loss below which it does not matter that others are lower."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ def _errors(apart: float, factor: float) -> str:
 def as_low(
     name: str, mine: Spread | None, others: Mapping[str, Spread | None], unlearned: float = math.inf
 ) -> list[Check]:
-    """A mean loss is as low as others, by name: below :data:`LOW`, or at most twice as high as each of them.
+    """A mean loss is as low as others, by name: below :data:`NEGLIGIBLE`, or at most twice as high as each of them.
 
     Those above ``unlearned`` it must be below: no loss is twice that of a network that has not learned.
     """
-    if mine is not None and mine.mean < LOW:
-        return [below(f"{name}, test loss", mine, LOW)]
+    if mine is not None and mine.mean < NEGLIGIBLE:
+        return [below(f"{name}, test loss", mine, NEGLIGIBLE)]
     return [
         less((name, its), (mine, other), factor=1.0 if other is not None and other.mean > unlearned else 2.0)
         for its, other in others.items()
