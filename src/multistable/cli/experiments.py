@@ -134,5 +134,6 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
         if finding.checks:
             console().print(f"{finding.claim.name}: {finding.claim.statement}", markup=False)
         for check in finding.checks:
-            answer = {True: "yes", False: "no", None: "open"}[check.right]
-            console().print(f"  {answer}: {check.said}", markup=False)
+            for indent, one in (("  ", check), *(("    ", case) for case in check.cases)):
+                answer = {True: "yes", False: "no", None: "open"}[one.right]
+                console().print(f"{indent}{answer}: {one.said}", markup=False)

@@ -128,11 +128,12 @@ def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over runs."""
+    """Mean and standard deviation over runs; ``diverged`` are those beside these that have no finite value."""
 
     mean: float
     deviation: float
     runs: int
+    diverged: int = 0
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":

@@ -10,6 +10,7 @@ from multistable.experiments.claims.base import (
     below,
     by,
     covering,
+    diverges,
     forgets_long,
     less,
     settings,
@@ -59,13 +60,20 @@ def copy(results: Sequence[Result]) -> list[Check]:
     return checks
 
 
-def learning_follows_vaa(result: Result) -> bool:
-    """Whether the loss is never low while the network has had one attractor all along."""
+def learning_follows_vaa(result: Result) -> bool | None:
+    """Whether the loss is never low while the network has had one attractor all along.
+
+    VAA counts up to its first measurement at or after the fall of the loss: it may not be measured in every epoch.
+    ``None`` for a run that has diverged without learning.
+    """
     limit = MULTISTABLE / result.config.vaa_batch_size
     vaa = dict(zip(*result.curve("vaa"), strict=True))
     epochs, losses = result.curve("validation_loss")
-    fallen = [epoch for epoch, loss in zip(epochs, losses, strict=True) if loss < LEARNED]
-    return not fallen or any(value > limit for epoch, value in vaa.items() if epoch <= fallen[0])
+    fallen = next((epoch for epoch, loss in zip(epochs, losses, strict=True) if loss < LEARNED), None)
+    if fallen is None:
+        return None if diverges(result, "validation_loss") else True
+    measured = min((epoch for epoch in vaa if epoch >= fallen), default=fallen)
+    return any(value > limit for epoch, value in vaa.items() if epoch <= measured)
 
 
 def copy_curves(results: Sequence[Result]) -> list[Check]:

@@ -33,7 +33,7 @@ def random_sequences(results: Sequence[Result]) -> list[Check]:
         loss: Losses = by(there, lambda config: (config.cell, preparation(config)), "test_loss")
         for cell in MONOSTABLE:
             mine, name = loss[cell, "random"], f"{task}, {cell} warmed up on random sequences"
-            checks.append(as_low((name, "on the data"), (mine, loss[cell, "warmup"])))
+            checks += as_low(name, mine, {"on the data": loss[cell, "warmup"]})
             checks.append(less((name, f"{cell} classic"), (mine, loss[cell, "classic"])))
     return checks
 

@@ -1,6 +1,5 @@
 """Claims on agents in the T-Maze (sections 4.2 and 5.2)."""
 
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from multistable.experiments.claims.base import ENOUGH, Check, Claim, above, cov
 from multistable.experiments.claims.learning import MONOSTABLE
 from multistable.experiments.experiment import Result, Spread, grouped, spread_of
 from multistable.rl import Maze
+from multistable.tasks import Task
 
 Kind = tuple[str, str]
 """Cell and version."""
@@ -75,9 +75,9 @@ def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
                 names = f"{task}, mean return of {_said(worse)}", _said(better)
                 checks.append(less(names, (returns[worse], returns[better])))
         advantages.append(_advantage(returns))
-    if len(advantages) >= LENGTHS:
-        checks.append(_growing(advantages))
-    return [*checks, *_earlier_in_the_longest(chosen)]
+    if len(advantages) >= LENGTHS:  # else the longest so far may not be that of which it is claimed
+        checks += [_growing(advantages), *_earlier_in_the_longest(chosen)]
+    return checks
 
 
 def _advantage(returns: dict[Kind, Spread | None]) -> float | None:
@@ -100,36 +100,33 @@ def _growing(advantages: Sequence[float | None]) -> Check:
 
 def _earlier_in_the_longest(chosen: Sequence[Result]) -> list[Check]:
     """In the longest maze every warmed-up cell is optimal before any classic one, in the mean over agents."""
-    checks = []
-    for task in settings(chosen)[-1:]:
-        here = [r for r in chosen if r.config.task == task]
-        first = {kind: _first_optimal(here, kind) for kind in (*CLASSIC, *WARMED)}
-        checks += [_earlier(f"{task}, ", first, warmed, classic) for warmed in WARMED for classic in CLASSIC]
-    return checks
+    task = settings(chosen)[-1]
+    kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
+    return [_earlier(task, kinds, warmed, classic) for warmed in WARMED for classic in CLASSIC]
 
 
-def _first_optimal(results: Sequence[Result], kind: Kind) -> list[float]:
-    """The episodes at which agents were first optimal; infinite for those that never were."""
-    of_kind = [r for r in results if (r.config.cell, r.config.version) == kind]
-    return [math.inf if r.results["first_optimal"] is None else r.results["first_optimal"] for r in of_kind]
-
-
-def _earlier(where: str, first: dict[Kind, list[float]], one: Kind, other: Kind) -> Check:
-    """Agents that never were optimal would have been later than all that were; two such kinds cannot be compared."""
+def _earlier(task: Task, kinds: dict[Kind, list[Result]], one: Kind, other: Kind) -> Check:
+    """Agents of which none ever was optimal are not so before others, these optimal or not."""
+    mine, others = kinds.get(one, []), kinds.get(other, [])
     right = None
-    if min(len(first[one]), len(first[other])) >= ENOUGH:
-        mine, others = statistics.fmean(first[one]), statistics.fmean(first[other])
-        right = None if math.isinf(mine) and math.isinf(others) else mine < others
-    said = [_episodes(kind, first[kind]) for kind in (one, other)]
-    return Check(f"{where}{said[0]}, before {said[1]}?", right)
+    if min(len(mine), len(others)) >= ENOUGH:
+        right = _episodes_until_optimal(mine) < _episodes_until_optimal(others)
+    return Check(f"{task}, {_when_optimal(one, mine)}, before {_when_optimal(other, others)}?", right)
 
 
-def _episodes(kind: Kind, first: Sequence[float]) -> str:
-    if not first:
+def _episodes_until_optimal(agents: Sequence[Result]) -> float:
+    """The mean; an agent that never was optimal counts with all its episodes, as in the figure."""
+    first = [(agent.results["first_optimal"], agent.config.episodes) for agent in agents]
+    return statistics.fmean(every if reached is None else reached for reached, every in first)
+
+
+def _when_optimal(kind: Kind, agents: Sequence[Result]) -> str:
+    if not agents:
         return f"{_said(kind)} (no run)"
-    reached = [value for value in first if not math.isinf(value)]
-    mean = f" after {statistics.fmean(reached):.0f} episodes" if reached else ""
-    return f"{_said(kind)} optimal{mean} ({len(reached)} of {len(first)} agents)"
+    reached = sum(agent.results["first_optimal"] is not None for agent in agents)
+    bound = "" if reached == len(agents) else "at least "
+    mean = f"after {bound}{_episodes_until_optimal(agents):.0f} episodes"
+    return f"{_said(kind)} optimal {mean} ({reached} of {len(agents)} agents)"
 
 
 def _said(kind: Kind) -> str:
