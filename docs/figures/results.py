@@ -233,7 +233,7 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
         count = f"{len(decided) - len(wrong)} of {len(decided)}{so_far}"
         said = "<br>".join([count, *(f"not: {what}" for what in wrong)])
         rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, said])
-    return table(["claim", "verdict on these runs", "comparisons as claimed"], rows)
+    return table(["claim", "verdict by these runs alone", "comparisons as claimed"], rows)
 
 
 def store(runs: list[Config], out: Path, stored: Path) -> None:
