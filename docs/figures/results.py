@@ -201,12 +201,13 @@ def auxiliary(name: str) -> Page:
 
 
 KEPT = Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn.")
+BY_CELL = experiments()["double-curves"].pictures
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15")
 DENOISING_CLAIMS = ("C1", "C4", "C5", "C6", "C10", "C11", "C15", "C17")
 PAGES = {
     "copy_50": four_versions(PAPER.of(grid(COPY[:1], CELLS, FOUR_VERSIONS)), ("C3", *COPY_CLAIMS), KEPT),
     **{f"copy_{T}": page for T, page in of_tasks(COPY[1:], COPY_CLAIMS, KEPT).items()},
-    **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, DENOISING_CLAIMS).items()},
+    **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, DENOISING_CLAIMS, *BY_CELL).items()},
     "auxiliary_copy_50": auxiliary("copy-50"),
     "auxiliary_denoising_5": auxiliary("denoising-5"),
     "impact_k": Page(experiments()["impact-k"].at(TF32), experiments()["impact-k"].pictures, ("C22",)),
