@@ -86,6 +86,15 @@ def test_the_two_forgetting_periods_are_told_apart_at_every_scale(scale):
     assert [forgets_long(task) for task in dict.fromkeys(tasks)] == [False, True]
 
 
+@pytest.mark.parametrize(("name", "task"), [("C14", LINES[0]), ("C16", LINES[1])])
+def test_a_claim_on_one_number_of_black_lines_is_judged_by_that(name, task):
+    """Where the runs on the other number refute it, and the other way round."""
+    as_claimed, not_so = RESULTS[name]
+    for runs, others, verdict in ((as_claimed, not_so, HOLDS), (not_so, as_claimed, FAILS)):
+        both = [r for r in runs if r.config.task == task] + [r for r in others if r.config.task != task]
+        assert CLAIMS[name].finding(both).verdict == verdict
+
+
 @pytest.mark.parametrize("there", LINES)
 @pytest.mark.parametrize("name", ["C14", "C16"])
 def test_one_forgetting_period_of_line_mnist_does_not_tell_whether_it_is_the_longer(name, there):

@@ -191,6 +191,20 @@ def test_what_cannot_run_does_not_stop_the_others(cluster, tmp_path, monkeypatch
     assert len(finished(wanted.at(TWO_SEEDS), tmp_path)) == 2
 
 
+def test_what_could_not_run_is_known_when_the_minutes_are_over(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
+    runs = (small(task=PermutedSequentialMNIST()), small(epochs=ENDLESS, vaa_every=0))
+    todo = plan([Experiment("images", 1, (), "With and without images", runs, (), ())], TWO_SEEDS, tmp_path)
+    ended = []
+    with make_engine("ray", "cpu", cluster[0].address) as engine:
+        result = engine._result
+        monkeypatch.setattr(engine, "_result", lambda *task: ended.append(result(*task)) or ended[-1])
+        with pytest.raises(OutOfTimeError) as over:
+            reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, lambda: 61.0 * len(ended))])
+    assert len(over.value.problems) == 1
+    assert "nowhere" in over.value.problems[0]
+
+
 def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
     with (
         pytest.raises(ValueError, match="the Ray cluster has no GPU, got 'cuda'"),

@@ -132,8 +132,8 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
     console().print(listing)
     for finding in found if details else ():
         if finding.checks:
-            console().print(f"{finding.claim.name}: {finding.claim.statement}", markup=False)
+            console().print(f"{finding.claim.name}: {finding.claim.statement}")
         for check in finding.checks:
             for indent, one in (("  ", check), *(("    ", case) for case in check.cases)):
                 answer = {True: "yes", False: "no", None: "open"}[one.right]
-                console().print(f"{indent}{answer}: {one.said}", markup=False)
+                console().print(f"{indent}{answer}: {one.said}")

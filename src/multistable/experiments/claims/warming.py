@@ -111,11 +111,11 @@ def sequential_mnist(results: Sequence[Result]) -> list[Check]:
 def line_mnist(results: Sequence[Result]) -> list[Check]:
     """C14, for the shorter forgetting period: which that is shows only where both are."""
     chosen = on(results, PermutedLineSequentialMNIST)
-    lacking = covering(chosen, 2)
-    if lacking:
-        return lacking
+    checks = covering(chosen, 2)
+    if checks:
+        return checks
     task = settings(chosen)[0]
-    right, checks = by_kind(chosen, task, "test_accuracy"), []
+    right = by_kind(chosen, task, "test_accuracy")
     for cell in MONOSTABLE:
         values = right[cell, "warmup"], right[cell, "classic"]
         checks.append(less((f"{task}, accuracy of {cell} warmed up", f"{cell} classic"), values))
@@ -145,11 +145,11 @@ def double(results: Sequence[Result]) -> list[Check]:
 def double_on_long_line_mnist(results: Sequence[Result]) -> list[Check]:
     """C16, for the longer forgetting period: which that is shows only where both are."""
     chosen = on(results, PermutedLineSequentialMNIST)
-    lacking = covering(chosen, 2)
-    if lacking:
-        return lacking
+    checks = covering(chosen, 2)
+    if checks:
+        return checks
     task = settings(chosen)[-1]
-    right, checks = by_kind(chosen, task, "test_accuracy"), []
+    right = by_kind(chosen, task, "test_accuracy")
     for cell, version in product(MONOSTABLE, ("classic", "warmup")):
         names = f"{task}, accuracy of {cell} {version}", f"{cell} double"
         checks.append(less(names, (right[cell, version], right[cell, "double"]), clearly=True))

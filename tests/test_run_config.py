@@ -1,0 +1,125 @@
+"""What a run is told: settings, what is refused, and the names that follow."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from multistable.cells import CELLS
+from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.training import RunConfig, train
+from small_runs import small
+
+
+def test_a_configuration_survives_json():
+    for task in (CopyFirstInput(7), Denoising(30, 6, cue=False), PermutedLineSequentialMNIST(3)):
+        config = small(task=task, cell="chrono", cell_options={"t_max": 80}, version="double", seed=3)
+        assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_every_setting_changes_the_name():
+    base, auxiliary = small(version="warmup", num_layers=1), small(version="auxiliary", num_layers=1)
+    of_auxiliary = {
+        "pretraining_epochs": 3,
+        "auxiliary_weight": 0.5,
+        "auxiliary_loss": "prediction",
+        "stretch_length": 2,
+        "stretches": 1,
+        "anchors": "random",
+        "teacher_forcing": False,
+    }
+    short = replace(auxiliary, stretch_length=1, stretches=3)
+    changed = [replace(short, **{field: value}).name for field, value in of_auxiliary.items()]
+    assert len({short.name, *changed}) == 1 + len(of_auxiliary)
+    others = {
+        "task": CopyFirstInput(7),
+        "cell": "mgu",
+        "version": "double",
+        "cell_options": {"recurrent_bias": True},
+        "precision": "tf32",
+        "warmup_algorithm": "reliable",
+        "dtype": "float64",
+        "training_sequences": None,
+        "testing_sequences": None,
+        "data_seed": 5,
+        "selection": 0.1,
+        "warmup_sequences": "random",
+    }
+    for field in base.to_dict():
+        if field not in others and field not in of_auxiliary:
+            value = getattr(base, field)
+            others[field] = value / 2 if isinstance(value, float) else value + 2
+    names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
+    assert len(names) == 1 + len(base.to_dict()) - len(of_auxiliary)
+    assert all(replace(base, **{field: value}).name == base.name for field, value in of_auxiliary.items())
+
+
+def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
+    assert small(target=0.5, warmup_algorithm="reliable").name == small().name
+    assert small(target=0.5, version="warmup").name != small(version="warmup").name
+    assert small(warmup_sequences="random").name == small().name
+
+
+def test_where_the_files_of_a_task_lie_does_not_name_a_run(tmp_path):
+    tasks = PermutedLineSequentialMNIST(3), PermutedLineSequentialMNIST(3, data=tmp_path)
+    assert small(task=tasks[0]).name == small(task=tasks[1]).name
+
+
+def test_names_stay_what_they_are():
+    """Results of months would be computed again if they changed."""
+    assert RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3).name == "copy-gru-warmup-3-50e20f6f56fd"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
+        ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
+        ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of reliable, paper, got 'other'"),
+        ({"precision": "half"}, "precision must be one of ieee, tf32x3, tf32, got 'half'"),
+        ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
+        ({"epochs": 0}, "epochs must be a positive integer, got 0"),
+        ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
+        ({"training_sequences": 0}, "training_sequences must be a positive integer, got 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),
+        ({"validation": 1.0}, "validation must be a share between 0 and 1, got 1.0"),
+        ({"selection": 0.9}, r"selection must be a share from 0 to less than what validation leaves, 1 - 0.2, got 0.9"),
+        ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
+        ({"warmup_sequences": "none"}, "warmup_sequences must be one of data, random, got 'none'"),
+        ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
+        ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        small(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 41}, "batch_size must not exceed the 40 training sequences, got 41"),
+        ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the 40 training sequences, got 41"),
+        ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the 40 training"),
+        ({"validation": 0.001}, "training_sequences must leave something to train on and to validate on"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_before_any_work(change, message):
+    with pytest.raises(ValueError, match=message):
+        small(**change)
+
+
+def test_sizes_are_checked_against_a_set_whose_size_only_the_task_knows(monkeypatch, tmp_path):
+    monkeypatch.setattr("multistable.tasks.generated.SEQUENCES", 50)
+    config = small(training_sequences=None, batch_size=41)
+    with pytest.raises(ValueError, match="batch_size must not exceed the 40 training sequences, got 41"):
+        train(config, tmp_path)
+
+
+def test_a_user_registers_cells_and_tasks(monkeypatch, tmp_path):
+    monkeypatch.setitem(CELLS, "mine", CELLS["mgu"])
+    monkeypatch.setitem(TASKS, "remember", type("Remember", (CopyFirstInput,), {}))
+    config = small(cell="mine", task=TASKS["remember"](5))
+    (folder,) = train(config, tmp_path)
+    assert folder.path.name.startswith("remember-mine-classic-0-")
+    assert folder.config() == config
