@@ -45,13 +45,14 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
         "warmup_sequences": "random",
     }
+    without = of_auxiliary | {"warmup_vaa_every": 2}
     for field in base.to_dict():
-        if field not in others and field not in of_auxiliary:
+        if field not in others and field not in without:
             value = getattr(base, field)
             others[field] = value / 2 if isinstance(value, float) else value + 2
     names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
-    assert len(names) == 1 + len(base.to_dict()) - len(of_auxiliary)
-    assert all(replace(base, **{field: value}).name == base.name for field, value in of_auxiliary.items())
+    assert len(names) == 1 + len(base.to_dict()) - len(without)
+    assert all(replace(base, **{field: value}).name == base.name for field, value in without.items())
 
 
 def test_what_only_concerns_the_warmup_does_not_name_a_run_without():
@@ -87,6 +88,7 @@ def test_names_stay_what_they_are():
         ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
         ({"warmup_sequences": "none"}, "warmup_sequences must be one of data, random, got 'none'"),
         ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
+        ({"warmup_vaa_every": 2.5}, "warmup_vaa_every must be a positive integer, got 2.5"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
     ],
 )
@@ -101,6 +103,10 @@ def test_a_bad_setting_is_refused_by_name(change, message):
         ({"batch_size": 41}, "batch_size must not exceed the 40 training sequences, got 41"),
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the 40 training sequences, got 41"),
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the 40 training"),
+        (
+            {"vaa_batch_size": 41, "version": "warmup", "vaa_every": 0, "warmup_vaa_every": 1},
+            "vaa_batch_size must not exceed the 40 training sequences, got 41",
+        ),
         ({"validation": 0.001}, "training_sequences must leave something to train on and to validate on"),
     ],
 )

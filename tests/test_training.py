@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ import torch
 import multistable as ms
 from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, Task
 from multistable.training import Callback, Model, RunFolder, load, train
+from multistable.training.course import Course
 from multistable.training.data import division, sets
 from multistable.training.seeds import generator
 from multistable.training.trainer import groups
 from small_runs import small
 
 CPU = torch.device("cpu")
+TIMES = ("seconds", "step_seconds")
 
 
 @pytest.fixture
@@ -69,7 +72,8 @@ def test_runs_that_share_an_architecture_go_together():
 def test_warmups_of_different_settings_do_not_go_together():
     configs = [small(version="warmup", warmup_steps=steps) for steps in (3, 5)]
     configs.append(small(version="warmup", warmup_sequences="random"))
-    assert [len(group) for group in groups(configs, 32)] == [1, 1, 1]
+    configs.append(small(version="warmup", seed=1, warmup_vaa_every=2))
+    assert [len(group) for group in groups(configs, 32)] == [1, 1, 1, 1]
 
 
 # A run is the same alone and together
@@ -181,7 +185,7 @@ def test_selection_scores_are_those_of_the_weights_kept_on_their_own_part(tmp_pa
 @pytest.mark.parametrize("warmed_on", ["data", "random"])
 @pytest.mark.parametrize(("algorithm", "steps"), [("paper", 3), ("reliable", 15)])
 def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(algorithm, steps, warmed_on, tmp_path):
-    settings = {"warmup_algorithm": algorithm, "warmup_sequences": warmed_on}
+    settings = {"warmup_algorithm": algorithm, "warmup_sequences": warmed_on, "warmup_vaa_every": 2}
     config = small(version="warmup", epochs=1, dtype="float64", **settings)
     (folder,) = train(config, tmp_path)
     rows = division([config], 50, CPU).training
@@ -205,8 +209,97 @@ def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(al
     measured = folder.metrics()[0]
     value = ms.measure(model.rnn, inputs, generator=generator(0, "vaa", 0), **sizes).vaa
     assert measured["vaa"] == pytest.approx(value)
+    assert course["vaa_course"][-1] == [history.gradient_steps, pytest.approx(value)]
     settled = ms.attractors(model.rnn, inputs, generator=generator(0, "vaa", 0), **sizes)
     assert (measured["fixed_points"], measured["cycles"]) == (settled.fixed_points, settled.cycles)
+
+
+@pytest.mark.usefixtures("short_final_check")
+def test_vaa_on_the_way_of_a_warmup_is_that_of_the_network_after_each_few_steps(tmp_path):
+    """Of two runs together, each with its own draws; against measures of each warmed up alone."""
+    measure = {"batch_size": 8, "stabilisation": 20}
+    sizes = {"vaa_batch_size": 8, "stabilisation": 20, "warmup_steps": 7, "epochs": 1, "dtype": "float64"}
+    configs = [small(version="warmup", seed=seed, warmup_vaa_every=3, **sizes) for seed in (0, 1)]
+    for config, folder in zip(configs, train(configs, tmp_path), strict=True):
+        rnn = Model.of(config).rnn
+        inputs = sets([config], "train", CPU).take(division([config], 50, CPU).training).inputs[:, 0]
+        values = {}
+
+        def measured(step, rnn=rnn, inputs=inputs, seed=config.seed, values=values):
+            draws = generator(seed, "vaa", 0)
+            values[step] = ms.measure(rnn, inputs, batches=2, generator=draws, **measure).vaa
+
+        measured(0)
+        with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+            ms.warmup(
+                rnn,
+                inputs,
+                algorithm="paper",
+                steps=7,
+                batch_size=8,
+                max_stabilisation=10,
+                generator=generator(config.seed, "warmup"),
+                on_step=lambda step, measured=measured: measured(step.step),
+            )
+        course = dict(folder.warmup()["vaa_course"])
+        assert course == pytest.approx({step: values[step] for step in (0, 3, 6, 7)})
+        assert course[0] != course[7], "values that are all the same would tell nothing"
+        assert course[7] == pytest.approx(folder.metrics()[0]["vaa"])
+
+
+@pytest.mark.usefixtures("short_final_check")
+@pytest.mark.parametrize("algorithm", ["paper", "reliable"])
+def test_a_run_is_the_same_bit_by_bit_whether_vaa_is_measured_on_the_way_or_not(algorithm, tmp_path):
+    settings = {"warmup_algorithm": algorithm, "num_layers": 2}
+    plain = [small(version=version, seed=seed, **settings) for version in ("classic", "warmup") for seed in (0, 1)]
+    recording = [replace(config, warmup_vaa_every=1) for config in plain]
+    for without, within in zip(train(plain, tmp_path / "plain"), train(recording, tmp_path / "recording"), strict=True):
+        assert without.path.name == within.path.name
+        assert all(torch.equal(weight, within.weights()[name]) for name, weight in without.weights().items())
+        assert without.summary()["results"] == within.summary()["results"]
+        assert [row | {"seconds": 0} for row in without.metrics()] == [row | {"seconds": 0} for row in within.metrics()]
+        plainly, course = without.warmup(), within.warmup()
+        if course is not None:
+            assert [step for step, _ in course.pop("vaa_course")] == list(range(len(course["loss"]) + 1))
+            assert course | dict.fromkeys(TIMES) == plainly | dict.fromkeys(TIMES)
+
+
+def test_each_member_has_the_vaa_of_its_own_steps():
+    """The first has finished after three steps, the second goes on; nothing is measured twice at the end."""
+    history = ms.WarmupHistory(torch.tensor([0.95, 0.95]), torch.full((2,), torch.nan), 8, 4)
+    values = iter([[0.1, 0.2], [0.3, None], [0.5, 0.6], [0.7, 0.8]])
+    course = Course(lambda: next(values), every=2, most=6)
+    for step in range(1, 7):
+        tensors = (torch.full((1, 2), 0.9), torch.zeros(2), torch.ones(2))
+        history.record(ms.WarmupStep(step, *tensors), torch.tensor([step <= 3, True]))
+        course.after(step)
+    history.vaa = [1.0, 1.0]
+    first, second = course.ended(history)
+    assert first["vaa_course"] == [[0, 0.1], [2, 0.3], [3, 0.7]]
+    assert second["vaa_course"] == [[0, 0.2], [2, None], [4, 0.6], [6, 0.8]]
+    assert (len(first["loss"]), len(second["loss"])) == (3, 6)
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_what_vaa_on_the_way_takes_is_no_cost_of_the_warmup(every, monkeypatch):
+    now = 0.0
+
+    def takes(seconds):
+        nonlocal now
+        now += seconds
+        return [0.5]
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    history = ms.WarmupHistory(torch.tensor([0.95]), torch.tensor([torch.nan]), 8, 4)
+    course = Course(lambda: takes(100), every, most=3)
+    for step in (1, 2, 3):
+        takes(2)
+        history.record(ms.WarmupStep(step, torch.ones(1, 1), torch.zeros(1), torch.ones(1)))
+        course.after(step)
+    takes(5)
+    history.vaa = [1.0]
+    (told,) = course.ended(history)
+    assert (told["step_seconds"], told["seconds"], now) == (6, 11, 11 + 400 * every)
 
 
 def test_where_states_settle_is_told_at_the_beginning_and_at_the_end(tmp_path):

@@ -57,7 +57,8 @@ def outcome(folder):
     ids=["in the warmup", "before training", "in the first epoch", "after the first epoch", "in the second epoch"],
 )
 def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_path):
-    configs = [small(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+    recorded = {"warmup_vaa_every": 1}
+    configs = [small(version=version, seed=seed, **recorded) for version in ("classic", "warmup") for seed in (0, 1)]
     undisturbed = train(configs, tmp_path / "undisturbed")
     with pytest.raises(StopError):
         train(configs, tmp_path / "disturbed", callbacks=[interruption])

@@ -57,6 +57,8 @@ class RunConfig(Config):
         teacher_forcing: the decoder is given the true value of the step before.
         warmup_sequences: what a network is warmed up on: ``"data"``, the sequences that it trains on, or ``"random"``,
             as many sequences as long, of numbers from N(0, 1).
+        warmup_vaa_every: measure VAA before the warmup, after every so many of its steps, and at its end; 0 for never.
+            It only adds to what is recorded: a run is the same with it, and has the same name.
 
     The others are those of :class:`Config`.
     """
@@ -78,6 +80,7 @@ class RunConfig(Config):
     anchors: str = "cut"
     teacher_forcing: bool = True
     warmup_sequences: str = "data"
+    warmup_vaa_every: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,8 +93,9 @@ class RunConfig(Config):
             if getattr(self, name) is not None:
                 positive_integer(name, getattr(self, name))
         check_positive_number("auxiliary_weight", self.auxiliary_weight)
-        if self.pretraining_epochs != 0:
-            positive_integer("pretraining_epochs", self.pretraining_epochs)
+        for name in ("pretraining_epochs", "warmup_vaa_every"):
+            if getattr(self, name) != 0:
+                positive_integer(name, getattr(self, name))
         if not 0 < self.validation < 1:
             raise ValueError(f"validation must be a share between 0 and 1, got {self.validation!r}")
         if not 0 <= self.selection < 1 - self.validation:
@@ -119,7 +123,7 @@ class RunConfig(Config):
                 f"are for validation and {selection} for selection"
             )
         sizes = ["batch_size"]
-        sizes += ["vaa_batch_size"] if self.vaa_every else []
+        sizes += ["vaa_batch_size"] if self.vaa_every or (self.kind.warmed and self.warmup_vaa_every) else []
         sizes += ["warmup_batch_size"] if self.kind.warmed else []
         for name in sizes:
             if getattr(self, name) > training:
@@ -168,7 +172,8 @@ class RunConfig(Config):
     def without_meaning(self) -> tuple[str, ...]:
         """Settings that have no influence on this run."""
         of_warmup = () if self.kind.warmed else ("warmup_sequences",)
-        return (*super().without_meaning(), *of_warmup, *(() if self.kind.auxiliary else _OF_AUXILIARY))
+        of_auxiliary = () if self.kind.auxiliary else _OF_AUXILIARY
+        return (*super().without_meaning(), "warmup_vaa_every", *of_warmup, *of_auxiliary)
 
     @property
     def duration(self) -> int:

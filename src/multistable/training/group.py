@@ -1,10 +1,10 @@
 """Runs of one architecture trained as one ensemble."""
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor
 from multistable.dynamics import (
     DivergedError,
     WarmupDivergedError,
-    WarmupHistory,
     WarmupStep,
     WarmupWarning,
     attractors,
@@ -25,6 +24,7 @@ from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam
 from multistable.training.auxiliary import Auxiliary, decoder_of
 from multistable.training.config import RunConfig
+from multistable.training.course import Course
 from multistable.training.data import Sets, TrainingSequences, division, sets
 from multistable.training.model import Model, Readout
 from multistable.training.seeds import generator
@@ -164,11 +164,7 @@ class Group:
 
     def vaa(self, epoch: int) -> list[float | None]:
         """VAA of each run for its training sequences; ``None`` where the states do not stay finite."""
-        return self._where_finite(
-            lambda members, ensemble: (
-                measure(ensemble, self.sequences.of_members(members), **self._measured(members, epoch)).vaa
-            )
-        )
+        return self._vaa(self._all, self.ensemble, epoch)
 
     def settled(self, epoch: int) -> list[tuple[float, float] | None]:
         """The shares of the states of :meth:`vaa` at fixed points and on cycles; ``None`` where there is no VAA."""
@@ -177,7 +173,7 @@ class Group:
             found = attractors(ensemble, self.sequences.of_members(members), **self._measured(members, epoch))
             return list(zip(found.fixed_points, found.cycles, strict=True))
 
-        return self._where_finite(shares)
+        return _where_finite(shares, self._all, self.ensemble)
 
     def test(self) -> tuple[Scores, Scores | None]:
         """Scores of the best weights on the test sets, and on the selection sets where there are any."""
@@ -268,11 +264,13 @@ class Group:
         sequences = self.sequences.of_members(members)
         if shared.warmup_sequences == "random":
             sequences = TrainingSequences.random(configs, len(sequences), self.device)
-        began = stepped = time.perf_counter()
+        # Epoch 0: the last of its values is then that of the metrics before training.
+        course = Course(
+            partial(self._vaa, members, ensemble, epoch=0), shared.warmup_vaa_every, shared.most_warmup_steps
+        )
 
         def watched(step: WarmupStep) -> None:
-            nonlocal stepped
-            stepped = time.perf_counter()
+            course.after(step.step)
             on_step(configs, step)
 
         try:
@@ -299,9 +297,20 @@ class Group:
             return [self._warm_up(models, [index], on_step)[0] for index in members]
         for index, rnn in zip(members, ensemble.unstack(), strict=True):
             models[index].rnn = rnn
-        ended = time.perf_counter()
-        cost = {"seconds": round(ended - began, 3), "step_seconds": round(stepped - began, 3), "together": len(members)}
-        return [_course(history, member) | cost for member in range(len(members))]
+        return course.ended(history)
+
+    @property
+    def _all(self) -> list[int]:
+        """The numbers of the runs."""
+        return list(range(len(self.configs)))
+
+    def _vaa(self, members: list[int], ensemble: Ensemble, epoch: int) -> list[float | None]:
+        """:meth:`vaa` of some of the runs, from the ensemble of their networks."""
+
+        def values(some: list[int], networks: Ensemble) -> list[float]:
+            return measure(networks, self.sequences.of_members(some), **self._measured(some, epoch)).vaa
+
+        return _where_finite(values, members, ensemble)
 
     def _measured(self, members: list[int], epoch: int) -> dict[str, Any]:
         """How some of the runs are measured: every measure of an epoch sees the same states."""
@@ -314,17 +323,16 @@ class Group:
             "generator": [generator(self.configs[index].seed, "vaa", epoch) for index in members],
         }
 
-    def _where_finite(self, of: Of) -> list[Any]:
-        """Something of each run, asked for all at once; ``None`` for those whose states do not stay finite."""
-        members = list(range(len(self.configs)))
-        try:
-            return of(members, self.ensemble)
-        except DivergedError:
-            alone = self.ensemble.unstack()
-            return [_where_alone_finite(of, member, alone[member]) for member in members]
-
     def _precision(self) -> AbstractContextManager[Any]:
         return self.configs[0].computing()
+
+
+def _where_finite(of: Of, members: list[int], ensemble: Ensemble) -> list[Any]:
+    """Something of each run, asked for all at once; ``None`` for those whose states do not stay finite."""
+    try:
+        return of(members, ensemble)
+    except DivergedError:
+        return [_where_alone_finite(of, *one) for one in zip(members, ensemble.unstack(), strict=True)]
 
 
 def _where_alone_finite(of: Of, member: int, rnn: RNN) -> Any:
@@ -332,14 +340,6 @@ def _where_alone_finite(of: Of, member: int, rnn: RNN) -> Any:
         return of([member], Ensemble([rnn]))[0]
     except DivergedError:
         return None
-
-
-def _course(history: WarmupHistory, member: int) -> dict[str, Any]:
-    """The warmup of one member, as JSON has it: its own steps, whatever the others took."""
-    steps = int(history.gradient_steps[member])
-    courses = {name: getattr(history, name)[:steps, ..., member] for name in ("vaa_star", "loss", "stabilisation")}
-    told = {name: values.tolist() for name, values in courses.items()}
-    return {"outcome": history.outcome[member], "vaa": history.vaa[member]} | told
 
 
 def _part(tensors: Any, part: str) -> dict[str, Tensor]:

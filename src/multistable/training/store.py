@@ -54,7 +54,7 @@ class RunFolder:
     ============================  =====================================================================
     ``config.json``               the configuration
     ``metrics.jsonl``             one line for each epoch, or each evaluation; 0 is before training
-    ``warmup.json``               VAA* at each step of the warmup, for runs that have one
+    ``warmup.json``               VAA* at each step of the warmup of runs that have one; VAA, if asked
     ``weights.safetensors``       the weights of the lowest validation loss, of an agent the last ones
     ``summary.json``              the results, written last: a run that has one is finished
     ``checkpoint-E.safetensors``  what is needed to go on after epoch or episode E, of the latest two

@@ -1,0 +1,53 @@
+"""The course of a warmup: how it went, how long it took, and VAA on the way."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from multistable.dynamics import WarmupHistory
+
+
+class Course:
+    """Accompanies the warmup of R networks.
+
+    Args:
+        vaa: measures the VAA of each network as it is then; ``None`` for one whose states do not stay finite.
+        every: measure before the first step, after every so many, and at the end; 0 for never.
+        most: the steps that the warmup may take.
+    """
+
+    def __init__(self, vaa: Callable[[], list[float | None]], every: int, most: int) -> None:
+        self._vaa = vaa
+        # Not after the last one: some warmups choose among their weights after it, and all are measured at their end.
+        self._due = range(0, most, every) if every else range(0)
+        self._measured: dict[int, list[float | None]] = {}
+        self._began = self._stepped = time.perf_counter()
+        self.after(0)
+
+    def after(self, step: int) -> None:
+        """So many steps are taken."""
+        if step in self._due:
+            since = time.perf_counter()
+            self._measured[step] = self._vaa()
+            # What is only measured to be drawn is no cost of the warmup.
+            self._began += time.perf_counter() - since
+        self._stepped = time.perf_counter()
+
+    def ended(self, history: WarmupHistory) -> list[dict[str, Any]]:
+        """The warmup of each network as JSON has it, VAA on the way as pairs ``[steps taken, VAA]``."""
+        taken = {"seconds": time.perf_counter() - self._began, "step_seconds": self._stepped - self._began}
+        cost = {name: round(value, 3) for name, value in taken.items()} | {"together": len(history.vaa)}
+        told = [_of_member(history, member) | cost for member in range(len(history.vaa))]
+        for member, last in enumerate(self._vaa() if self._due else ()):
+            steps = int(history.gradient_steps[member])
+            before = [[step, values[member]] for step, values in self._measured.items() if step < steps]
+            told[member]["vaa_course"] = [*before, [steps, last]]
+        return told
+
+
+def _of_member(history: WarmupHistory, member: int) -> dict[str, Any]:
+    """Its own steps, whatever the others took."""
+    steps = int(history.gradient_steps[member])
+    courses = {name: getattr(history, name)[:steps, ..., member] for name in ("vaa_star", "loss", "stabilisation")}
+    told = {name: values.tolist() for name, values in courses.items()}
+    return {"outcome": history.outcome[member], "vaa": history.vaa[member]} | told
