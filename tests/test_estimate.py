@@ -162,6 +162,14 @@ def test_the_warmup_takes_the_same_in_tf32():
     assert tf32 == pytest.approx(ieee)
 
 
+@pytest.mark.parametrize(("every", "measures"), [(10, 11), (30, 5), (200, 2)])
+def test_vaa_on_the_way_of_a_warmup_takes_its_measures(every, measures):
+    """Before, after every so many of 100 steps, and at the end."""
+    runs = ten(version="warmup", cell="gru")
+    recording = [replace(run, warmup_vaa_every=every) for run in runs]
+    assert warming(recording) - warming(runs) == pytest.approx(measures * measure(runs))
+
+
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_a_cell_of_more_matrices_takes_longer(device, monkeypatch):
     monkeypatch.setitem(CELLS, "mine", CELLS["mgu"])

@@ -11,7 +11,7 @@ from multistable.dynamics.warmup import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_S
 from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask
-from multistable.training import Config
+from multistable.training import Config, RunConfig
 from multistable.training.group import EVALUATED_AT_ONCE
 
 MNIST_SEQUENCES = 60_000
@@ -162,7 +162,7 @@ def _measure(configs: Sequence[Config], rate: Rate, states: int, stabilisation: 
 
 
 def _warmup(configs: Sequence[Config], rate: Rate) -> float:
-    """The gradient steps of Algorithm 3, in float32 whatever training is in, and the measure after them."""
+    """The gradient steps of Algorithm 3, in float32 whatever training is in, and the measures on the way and after."""
     warmed = [run for run in configs if run.kind.warmed]
     if not warmed:
         return 0.0
@@ -170,7 +170,11 @@ def _warmup(configs: Sequence[Config], rate: Rate) -> float:
     period = _length(config) + config.max_stabilisation / 2
     step = rate.warming + period * (rate.time_step + config.warmup_batch_size * rate.training.seconds(warmed))
     last = _measure(warmed, rate, FINAL_BATCHES * FINAL_BATCH_SIZE, FINAL_STABILISATION)
-    return config.warmup_steps * config.num_layers * step + last
+    course = 0.0
+    if isinstance(config, RunConfig) and config.warmup_vaa_every:
+        measures = -(-config.warmup_steps // config.warmup_vaa_every) + 1
+        course = measures * _measure(warmed, rate, config.vaa_batches * config.vaa_batch_size, config.stabilisation)
+    return config.warmup_steps * config.num_layers * step + course + last
 
 
 def _weights(configs: Sequence[Config]) -> float:
