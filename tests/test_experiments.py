@@ -99,6 +99,15 @@ def test_runs_that_experiments_share_are_planned_once(tmp_path):
     assert together.runs == len(ALL["copy"].at(SMOKE)) == together.left
 
 
+def test_runs_that_experiments_share_record_the_same():
+    """Whichever has them run first, all have what they need: what only is recorded is not in a run's name."""
+    for scale in SCALES.values():
+        shared = {}
+        for config in (config for experiment in ALL.values() for config in experiment.at(scale)):
+            assert shared.setdefault(config.name, config) == config
+    assert {config.warmup_vaa_every for config in ALL["warmup-course"].at(PAPER)} == {10}
+
+
 # Running
 
 

@@ -121,3 +121,20 @@ def test_a_warmup_has_a_panel_for_each_layer_and_one_for_the_network():
     marks = [(list(line.get_xdata()), list(line.get_ydata())) for line in network.lines]
     assert ([3], [0.75]) in marks
     assert ([3, 3], [0.5, 1.0]) in marks
+    assert not any(line.get_label().startswith("on the way") for line in network.lines)
+
+
+def test_vaa_on_the_way_of_a_warmup_is_drawn_where_it_was_recorded():
+    """Of two of three runs; at one step the second has none, since its states did not stay finite."""
+    courses = [[[0, 0.1], [2, 0.5], [3, 0.9]], [[0, 0.3], [2, None], [3, 0.9]], None]
+    results = [
+        Result(small(version="warmup", seed=seed), [], {}, {}, {"vaa_star": [[0.5]] * 3, "vaa": 0.8} | course)
+        for seed, course in enumerate({} if course is None else {"vaa_course": course} for course in courses)
+    ]
+    _, network = ALL["warmup-course"].pictures[0].draw(results).axes
+    drawn = {line.get_label(): line for line in network.lines}["on the way, M = 50"]
+    np.testing.assert_array_equal(drawn.get_xdata(), [0, 2, 3])
+    np.testing.assert_allclose(drawn.get_ydata(), [0.2, 0.5, 0.9])
+    lowest = min(path.vertices[:, 1].min() for path in network.collections[0].get_paths())
+    assert lowest == pytest.approx(0.2 - 0.1 * 2**0.5), "one standard deviation below the mean"
+    assert ([3] * 3, [0.8] * 3) in [(list(line.get_xdata()), list(line.get_ydata())) for line in network.lines]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from multistable.dynamics.warmup import FINAL_STABILISATION
 from multistable.experiments.experiment import Result, Spread, grouped, spread
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
@@ -181,7 +182,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class WarmupCourse:
-    """VAA* of each layer at each step of the warmup, and VAA of the network at its end, where runs record it."""
+    """VAA* of each layer at each step of the warmup, and VAA of the network at its end and, if recorded, on the way."""
 
     name: str
     caption: str
@@ -200,11 +201,17 @@ class WarmupCourse:
             curve(place, np.arange(1, steps + 1), table[..., layer], style, markers=False)
             name_axes(place, "gradient step of the warmup", "VAA*", style.label)
         network = axes[0, -1]
-        ends = Spread.of([course["vaa"] for course in warmups]) if warmups else None
-        if ends is not None:
-            network.errorbar(steps, ends.mean, ends.deviation, fmt="s", color=INK, capsize=3, label="after the warmup")
+        recorded = [dict(course["vaa_course"]) for course in warmups if "vaa_course" in course]
+        if recorded:
+            # As in training, which at smaller scales is with a shorter M than the measure that ends a warmup.
+            style = style_of(f"on the way, M = {results[0].config.stabilisation:,}", layers)
+            curve(network, *joined(recorded), style)
+        if warmups:
+            ends = Spread.of([course["vaa"] for course in warmups])
+            label = f"at the end, M = {FINAL_STABILISATION:,}"
+            network.errorbar(steps, ends.mean, ends.deviation, fmt="s", color=INK, capsize=3, label=label)
             network.plot([steps] * len(warmups), [course["vaa"] for course in warmups], ".", color=INK, alpha=0.7)
-        name_axes(network, "gradient step of the warmup", "VAA", "network, at the end")
+        name_axes(network, "gradient step of the warmup", "VAA", "network")
         network.set_ylim(0, 1.05)
         whole_numbers(network)
         legend_below(drawn, axes[0])
@@ -243,9 +250,7 @@ def curve_panel(place: Any, groups: Mapping[str, Sequence[Result]], quantity: st
     from multistable.experiments.figures import curve, name_axes
 
     for index, (label, runs) in enumerate(groups.items()):
-        values = [dict(zip(*run.curve(quantity), strict=True)) for run in runs]
-        epochs = sorted({epoch for run in values for epoch in run})
-        table = np.array([[run.get(epoch, np.nan) for epoch in epochs] for run in values])
+        epochs, table = joined([dict(zip(*run.curve(quantity), strict=True)) for run in runs])
         if table.size:
             curve(place, epochs, table, style_of(label, index), markers=False)
     whole_numbers(place)
@@ -254,6 +259,12 @@ def curve_panel(place: Any, groups: Mapping[str, Sequence[Result]], quantity: st
         name_axes(place, config.unit, quantity_name(quantity, config.task))
     else:
         place.text(0.5, 0.5, "no finished run", ha="center", transform=place.transAxes)
+
+
+def joined(runs: Sequence[Mapping[int, float | None]]) -> tuple[list[int], Any]:
+    """All k times at which any run has a value, and a table ``(runs, k)``; NaN where a run has none."""
+    times = sorted({time for run in runs for time in run})
+    return times, np.array([[run.get(time) for time in times] for run in runs], dtype=float)
 
 
 def first_to_last(runs: Iterable[Result], quantity: str) -> str:

@@ -26,11 +26,12 @@ EXPERIMENTS = (
         name="warmup-course",
         order=20,
         labels=("fig:warmup_denoising_gru",),
-        title="VAA* of both layers of a GRU during its warmup on denoising",
+        title="VAA* of both layers and VAA of a GRU during its warmup on denoising",
         runs=grid(DENOISING[:1], ["gru"], ["warmup"]),
         pictures=(
             WarmupCourse(
-                name="vaa_star", caption="VAA* of each layer at each step, and VAA of the network at the end."
+                name="vaa_star",
+                caption="VAA* of each layer at each step, and VAA of the network, on the way measured as in training.",
             ),
         ),
         claims=("C8",),
