@@ -26,7 +26,7 @@ from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunConfig, RunFolder
 from multistable.training.store import Checkpoint
 from small_agents import small_agent
-from small_runs import small
+from small_runs import RECORD, small
 
 ALL = experiments()
 
@@ -350,7 +350,7 @@ def test_claims_are_read_from_stored_results(command, tmp_path):
     for T, cell, seed in product((50, 300, 600), ("lstm", "gru", "mgu"), range(3)):
         for version, loss in (("classic", 0.9), ("warmup", 1e-4)):
             config = RunConfig(CopyFirstInput(T), cell, version=version, seed=seed)
-            results.append(Result(config, metrics, {"test_loss": loss}, {}))
+            results.append(Result(config, metrics, {"test_loss": loss, "warmup": None}, RECORD))
     write_results(results, tmp_path / "stored.json")
     shown = command("claims", "--scale", "paper", "--results", tmp_path / "stored.json", "--details")
     assert shown.exit_code == 0, shown.output
