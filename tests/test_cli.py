@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from typer.testing import CliRunner
 import multistable as ms
 from multistable.cli import app, runs
 from multistable.cli import train as train_command
+from multistable.cli.results import differing
 from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
-from multistable.tasks import TASKS
+from multistable.tasks import TASKS, CopyFirstInput
 from multistable.training import VERSIONS, RunConfig, RunFolder, train
 
 # Small, and in float64: the compiled loop of float32 takes seconds to load.
@@ -225,6 +227,34 @@ def test_runs_are_shown_and_compared(tmp_path):
     assert re.search(r"hidden_size +4\b", one.stdout)
     assert all(folder.name in both.stdout for folder in folders)
     assert "gru warmup, mean ± sd of 2" in both.stdout
+
+
+def settings_shown(folders):
+    """Of the table of ``show``, the titles before the results, and the words of each row after its name."""
+    lines = call("show", *folders).stdout.splitlines()
+    (header,) = (line for line in lines if "best epoch" in line)
+    rows = {words[0]: words[1:] for line in lines if (words := line.split()) and words[0].startswith("copy-")}
+    return re.split(" {2,}", header.partition("best epoch")[0].strip()), [rows[folder.name] for folder in folders]
+
+
+def test_a_table_has_the_settings_in_which_runs_differ(tmp_path):
+    small = f"{SMALL} --epochs 1 --version classic --out {tmp_path} --seeds 2"
+    for line in (small, small.replace("--T 5", "--T 9"), small.replace("--hidden 4", "--hidden 6")):
+        call(line)
+    folders = sorted((path for path in tmp_path.iterdir()), key=lambda path: RunFolder(path).config().hidden_size)
+    header, rows = settings_shown(folders)
+    assert header == ["run", "hidden size", "T"]
+    configs = [RunFolder(folder).config() for folder in folders]
+    assert [row[:2] for row in rows] == [[str(config.hidden_size), str(config.task.T)] for config in configs]
+    assert settings_shown(folders[-2:])[0] == ["run"]
+    means = re.findall(r"mean ± sd of 2 +(\d) +(\d) ", call("show", *folders).stdout)
+    assert sorted(means) == [("4", "5"), ("4", "9"), ("6", "5")]
+
+
+def test_a_setting_without_meaning_for_a_run_tells_no_runs_apart():
+    classic, warmed = (RunConfig(CopyFirstInput(5), "gru", version=version) for version in ("classic", "warmup"))
+    assert differing([replace(classic, target=0.5), warmed]) == []
+    assert differing([replace(warmed, target=0.5), classic, warmed]) == ["target"]
 
 
 def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
