@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 import multistable as ms
 from multistable.cli import app, runs
 from multistable.cli import train as train_command
+from multistable.cli.progress import duration
 from multistable.cli.results import differing
+from multistable.experiments.estimate import seconds
 from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS, CopyFirstInput
@@ -215,6 +217,16 @@ def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
         "auxiliary": "to begin group 3",
     }
     assert "4 of 5 runs to train" in result.stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_dry_run_tells_how_long_it_may_take(monkeypatch, tmp_path, device):
+    line = "copy --T 50 --cell gru --cell lstm --version classic --seeds 2"
+    configs = configs_of(monkeypatch, line)
+    forecast = sum(seconds([c for c in configs if c.cell == cell], device) for cell in ("gru", "lstm"))
+    told = call(f"train {line} --dry-run --device {device}", "--out", tmp_path).stdout
+    expected = f"in 2 groups, folders in {tmp_path}. Roughly {duration(forecast)} on {device}."
+    assert f"4 of 4 runs to train, {expected}" in " ".join(told.split())
 
 
 def test_runs_are_shown_and_compared(tmp_path):

@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from multistable.cli import app
-from multistable.cli import experiments as cli
+from multistable.cli import runs as cli
 from multistable.experiments.agent_pictures import running_mean
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
@@ -313,9 +313,9 @@ def test_a_forecast_is_of_what_is_left(monkeypatch, tmp_path):
         for epoch in epochs:
             folder.write_checkpoint(epoch, Checkpoint({"w": torch.zeros(1)}, {}))
     monkeypatch.setattr(cli, "seconds", lambda configs, device, done: (len(configs), device, done))
-    assert cli._forecast(runs, tmp_path, "cpu") == (2, "cpu", 2)
-    assert cli._forecast(runs[1:], tmp_path, "cpu") == (1, "cpu", 4)
-    assert cli._forecast(runs, tmp_path / "new", "cpu") == (2, "cpu", 0)
+    assert cli.forecast(runs, tmp_path, "cpu") == (2, "cpu", 2)
+    assert cli.forecast(runs[1:], tmp_path, "cpu") == (1, "cpu", 4)
+    assert cli.forecast(runs, tmp_path / "new", "cpu") == (2, "cpu", 0)
 
 
 @pytest.mark.usefixtures("tiny")

@@ -1,5 +1,6 @@
 """Searches for hyperparameters: what is tried, what wins, and that nothing is done twice."""
 
+import re
 import sys
 
 import pytest
@@ -124,6 +125,22 @@ def test_the_command_shows_the_settings_and_the_final_runs(command, tmp_path, se
     assert "selection loss" in result.output
     assert "gru classic, mean ± sd of 2" in result.output
     assert len([path for path in tmp_path.iterdir() if (path / "summary.json").exists()]) == 2 * 2 + 2
+
+
+@pytest.mark.parametrize(("search", "groups"), [("grid", 1), ("optuna", 2)])
+def test_a_dry_run_tells_the_runs_of_the_search_and_does_nothing(command, tmp_path, search, groups):
+    """A grid is trained at once, what Optuna proposes one setting after the other."""
+    pytest.importorskip("optuna")
+    line = ("copy", "--T", "6", "--version", "classic", "--search", search, "--trials", "2")
+    told = command(*line, "--dry-run").stdout
+    assert not any(tmp_path.iterdir())
+    assert re.search(r"gru classic +2 +4 +0\b", told)
+    assert f"4 of 4 runs to train, in {groups} group" in told
+    assert re.search(r"Roughly 0:00:\d\d on cpu\.", told)
+    command(*line)
+    told = command(*line, "--dry-run").stdout
+    assert re.search(r"gru classic +2 +4 +4\b", told)
+    assert "0 of 4 runs to train" in told
 
 
 def test_unknown_searches_are_refused(command):

@@ -10,17 +10,16 @@ from rich.text import Text
 
 from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
-from multistable.cli.progress import duration, progress
-from multistable.cli.runs import unfinished
+from multistable.cli.progress import progress
+from multistable.cli.runs import left_to_train, unfinished
 from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.engines import Engine
-from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
 from multistable.scan.fused import PRECISIONS
-from multistable.training import Callback, Config, RunFolder
+from multistable.training import Callback
 
 STYLES = {HOLDS: "green", FAILS: "red"}
 
@@ -75,18 +74,7 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
         done = len(configs) - len(unfinished(configs, out))
         listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
     console().print(listing)
-    left = [group for group, count in zip(todo.groups, todo.unfinished, strict=True) if count]
-    forecast = sum(_forecast(unfinished(group, out), out, device) for group in left)
-    console().print(
-        f"{todo.left} of {todo.runs} runs to train, in {len(left)} groups, folders in {out}. "
-        f"Roughly {duration(forecast)} on {device}."
-    )
-
-
-def _forecast(group: Sequence[Config], out: Path, device: str) -> float:
-    """How long runs of a group may take, together from where the one is that is least far."""
-    done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
-    return seconds(group, device, done)
+    console().print(left_to_train(todo.groups, out, device))
 
 
 def run(

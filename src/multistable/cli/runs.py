@@ -12,14 +12,15 @@ import torch
 
 from multistable.cells import CELLS
 from multistable.cli.console import console, table
-from multistable.cli.progress import progress
+from multistable.cli.progress import duration, progress
 from multistable.cli.results import results
+from multistable.experiments.estimate import seconds
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
 from multistable.training.config import paper_sizes
 from multistable.training.store import CONFIGS
-from multistable.training.trainer import groups
+from multistable.training.trainer import groups, usual_device
 
 # What has an option that takes several, or is made of other options.
 OWN_OPTION = {"task": "TASK", "cell": "--cell", "version": "--version", "seed": "--seed"}
@@ -85,19 +86,33 @@ def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
     return torch.device(name)
 
 
-def list_runs(configs: Sequence[Config], out: Path, together: int) -> None:
-    """Say what is done of each run, and which are trained together."""
+def list_runs(configs: Sequence[Config], out: Path, together: int, device: torch.device | None) -> None:
+    """Say what is done of each run, which are trained together, and how long it may take."""
     listing = table("run", "state", "trained with")
-    launch = 0
-    for group in groups(configs, together):
+    launch, parts = 0, groups(configs, together)
+    for group in parts:
         states = [_state(config, out) for config in group]
         launch += any(state != FINISHED for state in states)
         for config, state in zip(group, states, strict=True):
             listing.add_row(config.name, state, "" if state == FINISHED else f"group {launch}")
         listing.add_section()
     console().print(listing)
-    left = len(unfinished(configs, out))
-    console().print(f"{left} of {len(configs)} runs to train, groups: {launch}, folders in {out}")
+    console().print(left_to_train(parts, out, (device or usual_device()).type))
+
+
+def left_to_train(parts: Sequence[Sequence[Config]], out: Path, device: str) -> str:
+    """In words, how many runs of some groups are to be trained, and how long they may take on ``cuda`` or ``cpu``."""
+    left = [some for group in parts if (some := unfinished(group, out))]
+    runs, every = sum(map(len, left)), sum(map(len, parts))
+    taken = duration(sum(forecast(some, out, device) for some in left))
+    launches = f"{len(left)} {'group' if len(left) == 1 else 'groups'}"
+    return f"{runs} of {every} runs to train, in {launches}, folders in {out}. Roughly {taken} on {device}."
+
+
+def forecast(group: Sequence[Config], out: Path, device: str) -> float:
+    """How long runs of a group may take, together from where the one is that is least far."""
+    done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
+    return seconds(group, device, done)
 
 
 def train_runs(
