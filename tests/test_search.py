@@ -165,6 +165,13 @@ def test_what_is_chosen_among_cannot_be_set(command, tmp_path, setting, by):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_setting_that_is_given_twice_is_refused(command, tmp_path):
+    result = command("copy", "--T", "6", "--epochs", "3")  # the fixture sets them too
+    assert result.exit_code == 2
+    assert "epochs must be given once, got 3 and, by --set, 2" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
 def test_without_optuna_the_command_says_which_extra_to_install(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = command("copy", "--T", "6", "--search", "optuna")

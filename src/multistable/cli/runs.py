@@ -55,6 +55,8 @@ def combinations(
     if task not in TASKS | PROCESSES:
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
     of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
+    _refuse_twice({**task_settings, "data": data}, of_task)
+    _refuse_twice(settings, of_run)
     made = kind.make_task(task, _given(task_settings) | of_task, data)
     shared = paper_sizes(made) | _given(settings) | of_run
     known = [field.name for field in fields(kind)]
@@ -169,6 +171,13 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def _refuse_twice(options: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse a setting of ``--set`` that has been given already."""
+    for name, value in others.items():
+        if options.get(name) is not None:
+            raise ValueError(f"{name} must be given once, got {options[name]} and, by --set, {value}")
+
+
 def _divided(
     task: str, kind: type[Config], settings: Sequence[str], own_option: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -184,7 +193,9 @@ def _divided(
             raise ValueError(f"--set {name}: {own_option[name]} sets it")
         if name not in of_task + of_run:
             raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
-        found[0 if name in of_task else 1][name] = _value(value)
+        part = found[0 if name in of_task else 1]
+        _refuse_twice(part, {name: _value(value)})
+        part[name] = _value(value)
     return found
 
 
