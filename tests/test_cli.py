@@ -4,7 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -428,3 +428,20 @@ def test_settings_of_every_task_are_options():
     options = set(options_of_train())
     for kind in (TASKS | PROCESSES).values():
         assert set(kind.__dataclass_fields__) <= options
+
+
+def test_what_has_no_option_is_listed_as_it_can_be_set(monkeypatch):
+    """Here k is the target of a warmup, and --shuffled is no option at all."""
+
+    @dataclass(frozen=True)
+    class SumOfFirst(CopyFirstInput):
+        k: int = 2
+        shuffled: bool = False
+
+    monkeypatch.setitem(TASKS, "sum", SumOfFirst)
+    listed = {line.split()[0]: line for line in call("list tasks").stdout.splitlines() if line.strip()}
+    assert " --T T [--set k=K] [--set shuffled=SHUFFLED]  " in listed["sum"]
+    assert " --T T --N N [--no-cue]  " in listed["denoising"]
+    assert " [--data DATA]  " in listed["psmnist"]
+    config = configs_of(monkeypatch, "sum --T 7 --set k=3 --set shuffled=true --k 0.5")[0]
+    assert (config.task, config.target) == (SumOfFirst(7, 3, True), 0.5)
