@@ -1,6 +1,7 @@
 """Verdicts on made-up results: each can hold, not hold, and lack runs."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -166,12 +167,32 @@ def test_the_cases_behind_a_count_are_listed(capsys):
     assert sum(line.startswith("    open: ") for line in lines) == 25
 
 
+def test_the_table_has_the_cases_of_a_claim_that_counts_them(capsys):
+    """C18 before it is decided; C23, which has other comparisons beside them; a claim without runs."""
+    some = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
+    runs = {"C18": some, "C23": pretrained(risen=4), "C9": []}
+    show_claims([CLAIMS[name].finding(results) for name, results in runs.items()], "made up", details=False)
+    told = capsys.readouterr().out
+    assert re.search(r"C18 .* not enough runs +5 of 5 cases as claimed, of 30 ", told)
+    assert re.search(r"C23 .* holds +2 of 2 as claimed and 12 of 21 cases as claimed, of 21 ", told)
+    assert re.search(r"C9 .* not enough runs +none ", told)
+
+
+def test_without_runs_a_claim_is_told_in_terms_that_fit():
+    """n is that of the runs, of which there are none; agents are in mazes."""
+    said = {name: [check.said for check in CLAIMS[name].finding([]).checks] for name in ("C1", "C5", "C12")}
+    assert "CopyFirstInput, lstm, VAA before training: (no run), below 1.5/n?" in said["C1"]
+    assert "lstm, VAA after training: (no run), below 3/n?" in said["C5"]
+    assert said["C12"] == ["0 of 3 lengths of the maze"]
+
+
 def test_the_page_lists_the_cases_behind_a_count(tmp_path):
     runs = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
     source = {run.config.name: replace(run, record=RECORD) for run in runs}
     experiment = Experiment("made-up", 0, (), "Made up", tuple(run.config for run in runs), (), ("C18",))
     write_report([experiment], PAPER, tmp_path, "command", source)
     page = (tmp_path / PAGE).read_text()
+    assert "<summary>comparisons: 5 of 5 cases as claimed, of 30</summary>" in page
     summary, cases = page.split("the double layer without warmup is worse in 5 of 5 cases")[1].split("<ul>", 1)
     assert "<li>" not in summary
     cases = cases.split("</ul>")[0]

@@ -112,11 +112,8 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
     """A table of the verdicts, and the comparisons behind each when asked."""
     listing = table("claim", "", "verdict", "comparisons", title=f"Claims, {scale}")
     for finding in found:
-        made = [check for check in finding.checks if check.right is not None]
-        as_claimed = sum(bool(check.right) for check in made)
-        counted = f"{as_claimed} of {len(made)} as claimed" if made else "none"
         verdict = Text(finding.verdict, style=STYLES.get(finding.verdict, ""))
-        listing.add_row(finding.claim.name, finding.claim.statement, verdict, counted)
+        listing.add_row(finding.claim.name, finding.claim.statement, verdict, finding.tally)
     console().print(listing)
     for finding in found if details else ():
         if finding.checks:
