@@ -10,6 +10,7 @@ from multistable.cli import app
 from multistable.experiments.experiment import Result, finished
 from multistable.experiments.search import Space, by_grid, by_optuna, select
 from multistable.experiments.selection import final, setting_of
+from multistable.extras import how_to_install
 from multistable.training import train
 from small_runs import SMALL, small
 
@@ -176,4 +177,4 @@ def test_without_optuna_the_command_says_which_extra_to_install(command, monkeyp
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = command("copy", "--T", "6", "--search", "optuna")
     assert result.exit_code == 1
-    assert 'pip install "multistable[optuna]"' in result.stderr
+    assert f"--search optuna needs the package optuna: {how_to_install('optuna')}" in result.stderr

@@ -17,6 +17,7 @@ from multistable.cli.console import console, table
 from multistable.cli.results import number, results
 from multistable.cli.train import TASK, train
 from multistable.experiments.paper import experiments
+from multistable.extras import how_to_install
 from multistable.rl.config import PROCESSES
 from multistable.scan.cpu import compiled_equations
 from multistable.tasks import TASKS
@@ -124,7 +125,7 @@ def time_loops() -> Table:
 def cpu_loop() -> str:
     """What the loop on the CPU is made of, and what is missing on a machine without a GPU."""
     with_numba = "compiled by numba"
-    without = 'PyTorch\'s operations, slower than with numba: pip install "multistable[cpu]"'
+    without = f"PyTorch's operations, slower than with numba: {how_to_install('numba')}"
     loop = f"The loop on the CPU is {with_numba if compiled_equations() else without}."
     if torch.cuda.is_available():
         return loop

@@ -7,6 +7,7 @@ from typing import Any
 
 from multistable.experiments.experiment import Result
 from multistable.experiments.selection import Setting, best, mean_loss
+from multistable.extras import missing
 from multistable.training import RunConfig
 
 SPLITS = 5
@@ -63,9 +64,7 @@ def by_optuna(space: Space, trials: int, seed: int = 0) -> Search:
         # Late: an extra, and slow to import.
         import optuna
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            '--search optuna needs the package optuna: pip install "multistable[optuna]"'
-        ) from error
+        raise missing("--search optuna", "optuna") from error
 
     def propose(trial: Any) -> Setting:
         return (
