@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped
+from multistable.experiments.paper.grids import TASKS
 from multistable.tasks import Denoising, Task
 from multistable.training import Config
 
@@ -52,12 +53,14 @@ class Claim:
         statement: in a sentence.
         section: where the paper says it.
         judge: the comparisons that it consists of, from whatever results there are.
+        tasks: what it is about, at the paper's scale: runs on others do not count. All of the paper's when not given.
     """
 
     name: str
     statement: str
     section: str
     judge: Callable[[Sequence[Result]], list[Check]]
+    tasks: tuple[Any, ...] = TASKS
 
     def finding(self, results: Sequence[Result]) -> "Finding":
         """What the results say: it takes one comparison to refute, and all of them to confirm."""
