@@ -113,7 +113,7 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
     listing = table("claim", "", "verdict", "comparisons", title=f"Claims, {scale}")
     for finding in found:
         verdict = Text(finding.verdict, style=STYLES.get(finding.verdict, ""))
-        listing.add_row(finding.claim.name, finding.claim.statement, verdict, finding.tally)
+        listing.add_row(finding.claim.name, finding.claim.statement, verdict, "\n".join(finding.tally))
     console().print(listing)
     for finding in found if details else ():
         if finding.checks:

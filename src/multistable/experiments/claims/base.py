@@ -80,15 +80,15 @@ class Finding:
     checks: list[Check]
 
     @property
-    def tally(self) -> str:
-        """How many comparisons, or cases where these are counted, came out as claimed of those with enough runs."""
+    def tally(self) -> list[str]:
+        """How many comparisons came out as claimed, of those with enough runs; then how many cases that are counted."""
         counts = [(check.cases, " cases", f", of {check.expected}") for check in self.checks if check.cases]
         single = tuple(check for check in self.checks if not check.cases)
         told = []
         for checks, what, of_all in ((single, "", ""), *counts):
             made = [check.right for check in checks if check.right is not None]
             told += [f"{sum(made)} of {len(made)}{what} as claimed{of_all}"] if made else []
-        return " and ".join(told) or "none"
+        return told or ["none"]
 
 
 def enough(*spreads: Spread | None) -> bool:
