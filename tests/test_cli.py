@@ -326,7 +326,10 @@ def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
         ("copy --T 5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
         ("copy --T 5 --epochs 1 --set epochs=3 --dry-run", "epochs must be given once, got 1 and, by --set, 3"),
         ("copy --T 5 --k 0.5 --set target=0.9 --dry-run", "target must be given once, got 0.5 and, by --set, 0.9"),
-        ("copy --T 5 --vaa-every 0 --set vaa_every=1 --dry-run", "vaa_every must be given once, got 0 and, by --set, 1"),
+        (
+            "copy --T 5 --vaa-every 0 --set vaa_every=1 --dry-run",
+            "vaa_every must be given once, got 0 and, by --set, 1",
+        ),
         ("copy --set T=5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
         ("psmnist --data a --set data=b --dry-run", "data must be given once, got a and, by --set, b"),
         ("copy --T 5 --training-sequences 20", "batch_size must not exceed the 16 training sequences, got 32"),
