@@ -72,6 +72,7 @@ def main(out: Path = Path("runs/your_own_task"), length: int = 50, epochs: int =
             "gru",
             version,
             hidden_size=64,
+            num_layers=1,
             epochs=epochs,
             training_sequences=2500,
             testing_sequences=1000,

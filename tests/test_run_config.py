@@ -66,9 +66,27 @@ def test_where_the_files_of_a_task_lie_does_not_name_a_run(tmp_path):
     assert small(task=tasks[0]).name == small(task=tasks[1]).name
 
 
-def test_names_stay_what_they_are():
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3), "copy-gru-warmup-3-50e20f6f56fd"),
+        (RunConfig(Denoising(200, 5), "gru", seed=1), "denoising-gru-classic-1-e0c6957046d9"),
+    ],
+)
+def test_names_stay_what_they_are(config, name):
     """Results of months would be computed again if they changed."""
-    assert RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3).name == "copy-gru-warmup-3-50e20f6f56fd"
+    assert config.name == name
+
+
+@pytest.mark.parametrize(
+    ("task", "layers", "units"),
+    [(CopyFirstInput(50), 1, 128), (Denoising(200, 5), 2, 256), (PermutedLineSequentialMNIST(72), 2, 256)],
+)
+def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, units):
+    config = RunConfig(task, "gru")
+    assert (config.num_layers, config.hidden_size) == (layers, units)
+    assert config == RunConfig(task, "gru", num_layers=layers, hidden_size=units)
+    assert RunConfig(task, "gru", hidden_size=32) == RunConfig(task, "gru", num_layers=layers, hidden_size=32)
 
 
 @pytest.mark.parametrize(

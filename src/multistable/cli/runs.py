@@ -17,7 +17,6 @@ from multistable.cli.results import results
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
-from multistable.training.config import paper_sizes
 from multistable.training.store import CONFIGS
 from multistable.training.trainer import groups
 
@@ -55,7 +54,7 @@ def combinations(
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
     of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
     made = kind.make_task(task, _given(task_settings) | of_task, data)
-    shared = paper_sizes(made) | _given(settings) | of_run
+    shared = _given(settings) | of_run
     known = [field.name for field in fields(kind)]
     for name in shared:
         if name not in known:

@@ -67,6 +67,9 @@ class Config(ABC):
     unit: ClassVar[str]
     """What training is counted in, ``"epoch"`` or ``"episode"``: each line of metrics says which it is of."""
 
+    unnamed: ClassVar[Mapping[str, Any]] = {}
+    """What a run's hash leaves out in place of a default, for settings whose default depends on the task."""
+
     task: Any
     cell: str
     version: str = "classic"
@@ -180,7 +183,7 @@ class Config(ABC):
 
         A setting that is added later, with a default that means what was before, does not rename the runs there are.
         """
-        without, defaults = self.without_meaning(), _defaults(type(self))
+        without, defaults = self.without_meaning(), _defaults(type(self)) | dict(self.unnamed)
         settings = {name: value for name, value in self.to_dict().items() if name not in without}
         differing = {name: value for name, value in settings.items() if value != defaults.get(name, MISSING)}
         return hashlib.sha256(json.dumps(differing, sort_keys=True).encode()).hexdigest()[:12]
