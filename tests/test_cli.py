@@ -114,13 +114,13 @@ def test_all_stands_for_every_one(monkeypatch):
         ("--learning-rate 0.01", "learning_rate", 0.01),
         ("--training-sequences 300", "training_sequences", 300),
         ("--testing-sequences 200", "testing_sequences", 200),
-        ("--precision tf32x3", "precision", "tf32x3"),
+        ("--precision tf32", "precision", "tf32"),
         ("--vaa-every 0", "vaa_every", 0),
         ("--warmup-algorithm reliable", "warmup_algorithm", "reliable"),
         ("--k 0.5", "target", 0.5),
         ("--set warmup_steps=12", "warmup_steps", 12),
         ("--set dtype=float64", "dtype", "float64"),
-        ('--set cell_options={"t_max":50}', "cell_options", {"t_max": 50}),
+        ('--set cell_options={"recurrent_bias":true}', "cell_options", {"recurrent_bias": True}),
     ],
 )
 def test_an_option_is_a_setting_of_the_run(monkeypatch, option, setting, value):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from multistable.arguments import positive_integer
+from multistable.arguments import count, positive_integer
 from multistable.dynamics.checks import check_positive_number
 from multistable.tasks import (
     CopyFirstInput,
@@ -104,6 +104,8 @@ class RunConfig(Config):
         for name in ("training_sequences", "testing_sequences", "stretch_length"):
             if getattr(self, name) is not None:
                 positive_integer(name, getattr(self, name))
+        if self.data_seed is not None:
+            object.__setattr__(self, "data_seed", count("data_seed", self.data_seed))
         check_positive_number("auxiliary_weight", self.auxiliary_weight)
         for name in ("pretraining_epochs", "warmup_vaa_every"):
             if getattr(self, name) != 0:
