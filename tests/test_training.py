@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, Task
+from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, MNISTError, PermutedSequentialMNIST, Task
 from multistable.training import Callback, Model, RunFolder, load, train
 from multistable.training.course import Course
 from multistable.training.data import division, sets
@@ -384,8 +384,45 @@ class Sum(Task):
 
 
 def test_a_task_that_is_not_registered_is_refused():
-    with pytest.raises(ValueError, match="Sum is not a registered task"):
+    with pytest.raises(ValueError, match=r'LineSequentialMNIST, got .*Sum.*; TASKS\["a name"\] = Sum registers it'):
         small(task=Sum())
+    with pytest.raises(ValueError, match=r"task must be an object of a registered class, CopyFirstInput, .*, got 5$"):
+        small(task=5)
+
+
+def test_the_name_of_a_task_is_no_task():
+    with pytest.raises(ValueError, match="got 'copy', which is the name of CopyFirstInput"):
+        small(task="copy")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("configs", ["x", 5, None, [small(), {"task": "copy"}]])
+def test_what_is_no_run_is_refused(tmp_path, configs):
+    with pytest.raises(TypeError, match="configs must be a RunConfig or an AgentConfig, or a list of them, got"):
+        train(configs, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("callbacks", [[print], [Callback], print])
+def test_what_is_no_callback_is_refused(tmp_path, callbacks):
+    with pytest.raises(TypeError, match="callbacks must be objects of classes derived from Callback, got <"):
+        train(small(), tmp_path, callbacks=callbacks)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "gpu", "cuda:x", torch.device("meta")])
+def test_a_device_that_is_not_here_is_refused(tmp_path, device):
+    with pytest.raises(ValueError, match=f"device must be cpu, cuda or cuda:INDEX, got '{device}'"):
+        train(small(), tmp_path, device=device)
+    assert not any(tmp_path.iterdir())
+
+
+def test_files_that_are_missing_are_told_before_any_work(tmp_path):
+    with pytest.raises(MNISTError, match="does not exist"):
+        train([small(), small(task=PermutedSequentialMNIST(data=tmp_path / "none"))], tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 # What it is all for

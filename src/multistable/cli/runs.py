@@ -1,7 +1,6 @@
 """From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
@@ -70,18 +69,6 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
     if count is not None and these:
         raise ValueError("--seeds is how many seeds and --seed is which: only one of them can be given")
     return list(dict.fromkeys(these)) if these else list(range(count or 1))
-
-
-def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
-    """The device of a name; one that this machine has, unless it need not be ``here``."""
-    if name is None:
-        return None
-    there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
-        told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
-        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
-    return torch.device(name)
 
 
 def list_runs(configs: Sequence[Config], out: Path, together: int) -> None:

@@ -77,6 +77,10 @@ class Task(ABC):
             raise TypeError(f"dtype must be a floating-point type, got {dtype}")
         return self.data_of(split, n, generator, generator.device if device is None else device, dtype)
 
+    def check_files(self) -> None:
+        """An error where files that :meth:`data_of` reads are missing or damaged; most tasks read none."""
+        return
+
     @abstractmethod
     def data_of(
         self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
