@@ -1,5 +1,6 @@
 """Training: one run is what it is, alone or together with others; and warmup is what makes it learn."""
 
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -388,6 +389,49 @@ def test_a_task_that_is_not_registered_is_refused():
         small(task=Sum())
     with pytest.raises(ValueError, match=r"task must be an object of a registered class, CopyFirstInput, .*, got 5$"):
         small(task=5)
+
+
+def changed(change):
+    """Data with something done to it."""
+    return lambda data: Data(*change(*data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed(lambda u, y: (u.movedim(0, 1), y)), r"inputs \(time, n, .*here \(2, 50, 1\), got shape \(50, 2, 1\)"),
+        (changed(lambda u, y: (u[:, :, 0], y)), r"inputs \(time, n, features\), .*got shape \(2, 50\)"),
+        (changed(lambda u, y: (u[:, :30], y[:30])), r"here \(2, 50, 1\), got shape \(2, 30, 1\)"),
+        (changed(lambda u, y: (u, y[:30])), r"targets .*for each of 50 sequences, got shape \(30, 1\)"),
+        (changed(lambda u, y: (u, y.sum())), r"targets .*for each of 50 sequences, got shape \(\)"),
+        (changed(lambda u, y: (u.double(), y)), "the dtype that it is asked for, torch.float32, got torch.float64"),
+        (changed(lambda u, y: (u, y.to("meta"))), "targets on the device that it is asked for, cpu, got meta"),
+        (changed(lambda u, y: (u / 0, y)), "finite inputs, got NaN or infinity"),
+        (changed(lambda u, y: (u.index_fill(1, torch.tensor(7), torch.nan), y)), "finite inputs, got NaN or infinity"),
+        (changed(lambda u, y: (u.numpy(), y)), r"Data\(inputs, targets\), two tensors, got Data of ndarray, Tensor"),
+        (tuple, r"Data\(inputs, targets\), two tensors, got tuple of Tensor, Tensor"),
+        (lambda data: data.inputs, r"Data\(inputs, targets\), two tensors, got Tensor of no tensors"),
+    ],
+)
+def test_data_that_a_task_must_not_give_is_told(monkeypatch, change, message):
+    right = CopyFirstInput.data_of
+    monkeypatch.setattr(CopyFirstInput, "data_of", lambda *given: change(right(*given)))
+    with pytest.raises((TypeError, ValueError), match=f"data_of of CopyFirstInput must give .*{message}"):
+        CopyFirstInput(2).training(50, generator=generator(0))
+
+
+@pytest.mark.parametrize("score", ["loss", "accuracy"])
+@pytest.mark.parametrize(
+    ("value", "shape"),
+    [(lambda outputs: outputs[-1, ..., 0], (2, 2)), (lambda outputs: outputs.mean(), ())],
+)
+def test_a_score_that_is_no_mean_over_sequences_is_told_before_any_work(monkeypatch, tmp_path, score, value, shape):
+    monkeypatch.setattr(CopyFirstInput, score, lambda task, outputs, targets: value(outputs))
+    watcher = Watcher()
+    told = rf"{score} of CopyFirstInput must be a mean over n, .*of shape \(2,\), got {re.escape(str(shape))}"
+    with pytest.raises(ValueError, match=told):
+        train([small(version="warmup", seed=seed) for seed in (0, 1)], tmp_path, callbacks=watcher)
+    assert watcher.calls == []
 
 
 def test_the_name_of_a_task_is_no_task():
