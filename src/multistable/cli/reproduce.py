@@ -82,9 +82,9 @@ def reproduce(
     with reporting(debug, kept):
         from multistable.cli import experiments
         from multistable.cli.conditions import check_conditions
+        from multistable.cli.runs import chosen_device
         from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
-        from multistable.training.trainer import chosen_device
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
         # That of another machine is not known here, and a plan needs none.

@@ -17,6 +17,7 @@ from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
 from multistable.training.store import CONFIGS
+from multistable.training.trainer import chosen_device as chosen_device
 from multistable.training.trainer import groups
 
 # What has an option that takes several, or is made of other options.

@@ -55,7 +55,6 @@ def select(
     with reporting(debug, kept):
         from multistable.cli import runs, selecting
         from multistable.experiments.search import Space
-        from multistable.training.trainer import chosen_device
 
         space = Space(tuple(layers), tuple(hidden), tuple(rate), tuple(batch_size))
         bases = runs.combinations(
@@ -70,4 +69,4 @@ def select(
             own_option=selecting.OWN_OPTION,
         )
         way = selecting.chosen_search(search, space, trials)
-        selecting.run(bases, way, splits, out, chosen_device(device), together)
+        selecting.run(bases, way, splits, out, runs.chosen_device(device), together)

@@ -222,7 +222,6 @@ def train(
     kept = f"Interrupted. What is done is kept in {out}: the same command goes on from there."
     with reporting(debug, "Interrupted; nothing was begun." if dry_run else kept):
         from multistable.cli import runs
-        from multistable.training.trainer import chosen_device
 
         configs = runs.combinations(
             task=task,
@@ -252,4 +251,4 @@ def train(
         if dry_run:
             runs.list_runs(configs, out, together)
         else:
-            runs.train_runs(configs, out, chosen_device(device), together, tensorboard)
+            runs.train_runs(configs, out, runs.chosen_device(device), together, tensorboard)
