@@ -7,8 +7,8 @@ It takes about half a minute of one core. The classic GRU guesses, and the warme
     classic: 0.499 of the test sequences answered correctly
     warmup: 0.996 of the test sequences answered correctly
 
-(OMP_NUM_THREADS=1; other machines may differ in the last digits. With seed=1 in RunConfig they were 0.512 and 0.994, with
-seed=2 0.472 and 0.989.)
+(OMP_NUM_THREADS=1; other machines may differ in the last digits. With seed=1 in RunConfig they were 0.512 and 0.994,
+with seed=2 0.472 and 0.989.)
 
 The runs are kept in runs/your_own_task. Run it again, and finished runs are only read.
 """
