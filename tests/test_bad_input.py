@@ -244,5 +244,5 @@ def test_errors_come_before_any_work():
     with pytest.raises(ValueError, match="finite"):
         ms.warmup(rnn, with_value(math.nan))
     with pytest.raises(ValueError, match="batch_size"):
-        ms.warmup(rnn, torch.zeros(5, 10, 2))
+        ms.warmup(rnn, torch.zeros(5, 10, 2), batch_size=11)
     assert Counting.calls == 0

@@ -184,5 +184,5 @@ def test_a_network_in_place_of_states_is_pointed_to_the_measure(function):
 
 @pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
 def test_no_tensor_is_printed_in_an_error(function):
-    with pytest.raises(ValueError, match=r"eps must be a positive number, got a Tensor of shape \(5, 20, 1\)$"):
+    with pytest.raises(ValueError, match=r"eps must be a positive number, got Tensor of shape \(5, 20, 1\)$"):
         function(torch.randn(5, 2), torch.randn(5, 20, 1))

@@ -159,6 +159,17 @@ def test_the_optimiser_is_an_argument():
 
 
 @pytest.mark.usefixtures("short_final_measure")
+@pytest.mark.parametrize(("n", "batch_size"), [(12, 12), (201, 200)])
+def test_a_batch_has_200_sequences_by_default_or_all_that_there_are(n, batch_size):
+    given, default = make("torch.nn.GRU"), make("torch.nn.GRU")
+    x, settings = inputs(n=n), {"algorithm": "paper", "steps": 2, "max_stabilisation": 5}
+    with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+        ms.warmup(given, x, batch_size=batch_size, generator=generator(), **settings)
+        ms.warmup(default, x, generator=generator(), **settings)
+    assert all(torch.equal(p, q) for p, q in zip(given.parameters(), default.parameters(), strict=True))
+
+
+@pytest.mark.usefixtures("short_final_measure")
 def test_progress_is_reported_after_each_step():
     seen = []
     history = quick(make("torch.nn.GRU"), inputs(), steps=4, on_step=seen.append)

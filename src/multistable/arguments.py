@@ -34,9 +34,9 @@ def share(name: str, value: Any) -> float:
 def shown(value: Any) -> str:
     """What was given, for an error: itself where it is short, else what it is, so that no tensor fills the screen."""
     if getattr(value, "shape", ()):
-        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
 def _integer(name: str, value: Any, least: int, accepted: str) -> int:

@@ -30,9 +30,13 @@ def check_states(states: Any) -> None:
         raise ValueError("states must be finite, got NaN or infinity")
 
 
+class AtMost(int):
+    """A size that nobody asked for: where there are fewer sequences, all of them are as good."""
+
+
 def check_batch_size(batch_size: int, available: int) -> None:
     """A batch can be drawn without replacement."""
-    if batch_size > available:
+    if batch_size > available and not isinstance(batch_size, AtMost):
         raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
 from multistable.dynamics.algorithm_3 import paper_warmup
-from multistable.dynamics.checks import check_positive_number, check_target
+from multistable.dynamics.checks import AtMost, check_positive_number, check_target
 from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
@@ -43,7 +43,7 @@ def warmup(
     *,
     algorithm: str = "reliable",
     steps: int | None = None,
-    batch_size: int = 200,
+    batch_size: int = AtMost(200),
     lr: float = 1e-2,
     target: float | Sequence[float] = 0.95,
     tolerance: float = 0.1,
@@ -75,7 +75,7 @@ def warmup(
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
         steps: for the default at most how many gradient steps, if not given 500, or 2,000 short ones where a VAA is
             wanted; for ``"paper"`` S, 100 if not given.
-        batch_size: n, the sequences of a step.
+        batch_size: n, the sequences of a step; where it is not given and there are fewer than 200, all of them.
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
             nor less; for ``"paper"`` the VAA* of each layer. For an ensemble also one for each member.
@@ -104,7 +104,8 @@ def warmup(
         measured_float32(),
         studying(rnn, sequences, batch_size=batch_size) as (system, data),
     ):
-        if min(len(data), batch_size) < 2:
+        batch_size = min(batch_size, len(data))
+        if batch_size < 2:
             raise ValueError(
                 f"sequences and batch_size must be at least two, a warmup drives their states apart, got {len(data)} "
                 f"sequences and batch_size = {batch_size}"
