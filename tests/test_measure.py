@@ -303,6 +303,14 @@ def test_of_fewer_sequences_than_a_batch_has_by_default_all_are_taken(function):
     assert result == expected
 
 
+def test_results_are_shown_without_their_tensors():
+    rnn, x = make_seeded("gru"), torch.randn(20, 64, 1, generator=generator())
+    for function in (ms.measure, ms.attractors, ms.lyapunov):
+        shown = repr(function(rnn, x, batches=2, stabilisation=50, generator=generator()))
+        assert "tensor" not in shown
+        assert len(shown) < 120
+
+
 def test_the_same_generator_seed_gives_the_same_result_twice():
     rnn, x = make_seeded("nbrc"), torch.randn(20, 64, 1, generator=generator())
     first, second, other = (

@@ -25,7 +25,7 @@ class Attractors:
         moving: the share of the others: on their way, on a longer cycle, or never to return.
     """
 
-    periods: Tensor = field(compare=False)
+    periods: Tensor = field(compare=False, repr=False)
     fixed_points: Any
     cycles: Any
     moving: Any

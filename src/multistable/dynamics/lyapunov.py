@@ -38,7 +38,7 @@ class Lyapunov:
         chaotic: the share of states at which differences grow e-fold within a hundred steps.
     """
 
-    exponents: Tensor = field(compare=False)
+    exponents: Tensor = field(compare=False, repr=False)
     exponent: Any
     lifetime: Any
     chaotic: Any

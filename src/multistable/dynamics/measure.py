@@ -40,7 +40,7 @@ class Measure:
     """
 
     vaa: Any
-    batches: Tensor = field(compare=False)
+    batches: Tensor = field(compare=False, repr=False)
     steps: int
     periodic: float
 

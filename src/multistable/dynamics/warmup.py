@@ -34,7 +34,7 @@ DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
 
 
 class WarmupWarning(UserWarning):
-    """A warmup ended without making the network multistable."""
+    """A warmup ended without making the network multistable, or without a wanted VAA that is verified."""
 
 
 def warmup(
