@@ -67,6 +67,9 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
     @classmethod
     def of(cls, config: Config, out: Path | str) -> "RunFolder":
         """The folder of a run under ``out``."""
