@@ -122,6 +122,33 @@ def test_a_target_that_is_no_number(rnn, target):
         ms.warmup(rnn, torch.zeros(5, 250, 2), target=target)
 
 
+@pytest.mark.parametrize(("n", "lowest"), [(250, "1/32 = 0.0312"), (10, "1/10 = 0.1")])
+def test_a_wanted_vaa_that_so_many_states_cannot_have(rnn, n, lowest):
+    with pytest.raises(ValueError, match=f"target must be at least {lowest} where a VAA is wanted, .* got 0.01"):
+        ms.warmup(rnn, torch.zeros(5, n, 2), target=0.01)
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    with pytest.raises(ValueError, match=f"target must be at least {lowest} where a VAA is wanted, .* got 0"):
+        ms.warmup(ensemble, torch.zeros(5, n, 2), target=[0.95, 0, 0.5])
+
+
+def test_a_tensor_of_targets_is_not_printed(rnn):
+    with pytest.raises(ValueError, match=r"target must be one number, got Tensor of shape \(4, 5\)"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), target=torch.rand(4, 5))
+
+
+@pytest.mark.parametrize("optimiser", ["adam", None, torch.optim.Adam([torch.zeros(1)])], ids=["name", "none", "made"])
+def test_an_optimiser_that_cannot_be_made(rnn, optimiser):
+    wanted = r"optimiser must be called as optimiser\(parameters, lr=lr\), such as torch.optim.Adam, got"
+    with pytest.raises(TypeError, match=f"{wanted} ('adam'|None|Adam)$"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), optimiser=optimiser)
+
+
+@pytest.mark.parametrize("on_step", [3, 0, "print"])
+def test_a_watcher_that_cannot_be_called(rnn, on_step):
+    with pytest.raises(TypeError, match=f"on_step must be a function of a WarmupStep, or None, got {on_step!r}"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), on_step=on_step)
+
+
 @pytest.mark.parametrize("lr", [0, -1e-2, math.nan, "fast"])
 def test_a_learning_rate_that_is_not_positive(rnn, lr):
     with pytest.raises(ValueError, match="lr must be a positive number, got"):
@@ -223,8 +250,12 @@ def test_generators_that_do_not_fit(call, rnn):
         with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
             call(rnn, x, generator=wrong)
     two = [torch.Generator(), torch.Generator()]
-    with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got 2"):
+    with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got a list of 2"):
         call(rnn, x, generator=two)
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    for wrong in (two, two[:1]):
+        with pytest.raises(ValueError, match=rf"one for each of 3 members, got a list of {len(wrong)}"):
+            call(ensemble, x, generator=wrong)
 
 
 def test_errors_come_before_any_work():

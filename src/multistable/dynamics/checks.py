@@ -30,6 +30,12 @@ def check_states(states: Any) -> None:
         raise ValueError("states must be finite, got NaN or infinity")
 
 
+def check_callable(name: str, value: Any, accepted: str) -> None:
+    """The argument ``name`` can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be {accepted}, got {shown(value)}")
+
+
 class AtMost(int):
     """A size that nobody asked for: where there are fewer sequences, all of them are as good."""
 
@@ -54,3 +60,12 @@ def check_target(target: float | Sequence[float], members: int | None) -> Tensor
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"target must lie in [0, 1], got {shown(target)}")
     return values.expand(leading)
+
+
+def check_wanted(wanted: Tensor, states: int) -> None:
+    """Each VAA of ``wanted (...)`` is one that so many states can have."""
+    if bool((wanted < 1 / states).any()):
+        raise ValueError(
+            f"target must be at least 1/{states} = {1 / states:.3g} where a VAA is wanted, {states} states have none "
+            f"below it, got {wanted.min():g}"
+        )

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integers, shown
 from multistable.dynamics.algorithm_3 import paper_warmup
-from multistable.dynamics.checks import AtMost, check_positive_number, check_target
+from multistable.dynamics.checks import AtMost, check_callable, check_positive_number, check_target, check_wanted
 from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
@@ -79,7 +79,7 @@ def warmup(
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
             nor less; for ``"paper"`` the VAA* of each layer. For an ensemble also one for each member.
-        tolerance: how near the default comes to a VAA that is wanted.
+        tolerance: how near the default comes to a VAA that is wanted; says nothing where none is.
         max_stabilisation: M*, the longest stabilisation period.
         increment: c; for ``"paper"`` the period of step s is drawn from {1, ..., min(M*, 1 + c s)}. The default lets
             periods grow with success.
@@ -88,15 +88,11 @@ def warmup(
         optimiser: called as ``optimiser(parameters, lr=lr)``.
         on_step: called after each step, for progress.
     """
-    if algorithm not in DEFAULT_STEPS:
-        raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {algorithm!r}")
-    sizes = {"batch_size": batch_size} | ({} if steps is None else {"steps": steps})
-    sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
-    for name, value in sizes.items():
-        positive_integer(name, value)
-    check_positive_number("eps", eps)
-    check_positive_number("lr", lr)
-    check_positive_number("tolerance", tolerance)
+    _check_ways(algorithm, optimiser, on_step)
+    sizes = {} if steps is None else {"steps": steps}
+    positive_integers(batch_size=batch_size, **sizes, max_stabilisation=max_stabilisation, increment=increment)
+    for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
+        check_positive_number(name, value)
     goal = check_target(target, members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -114,10 +110,10 @@ def warmup(
         draws = Draws(generator, system.members)
         final = min(FINAL_BATCH_SIZE, len(data))
         wants = (goal < AS_MANY_AS_POSSIBLE) & (algorithm == "reliable")
+        check_wanted(goal[wants], final)
         limit = torch.where(wants, WANTED_STEPS, DEFAULT_STEPS[algorithm])
         limit = limit if steps is None else torch.full_like(limit, steps)
-        tolerances = torch.where(wants, tolerance, torch.nan)
-        history = WarmupHistory(goal, tolerances, batch_size, final)
+        history = WarmupHistory(goal, torch.where(wants, tolerance, torch.nan), batch_size, final)
         with restoring(parameters):
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
@@ -128,6 +124,14 @@ def warmup(
     for message in history.failures():
         warnings.warn(message, WarmupWarning, stacklevel=2)
     return history
+
+
+def _check_ways(algorithm: str, optimiser: Any, on_step: Any) -> None:
+    if algorithm not in DEFAULT_STEPS:
+        raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
+    check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
+    if on_step is not None:
+        check_callable("on_step", on_step, "a function of a WarmupStep, or None")
 
 
 def _run(algorithm: str, warming: Warming, size: int) -> Any:
