@@ -14,6 +14,7 @@ from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
+from multistable.dynamics.progress import showing
 from multistable.dynamics.reliable import reliable_warmup
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.storing import Storage, levels_for
@@ -53,6 +54,7 @@ def warmup(
     generator: Generators = None,
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
     on_step: Callable[[WarmupStep], None] | None = None,
+    progress: bool = False,
 ) -> WarmupHistory:
     """Make a network multistable, in place.
 
@@ -86,7 +88,9 @@ def warmup(
         eps: the tolerance of VAA* and VAA.
         generator: where batches, time steps, periods and inputs are drawn from; see :func:`measure`.
         optimiser: called as ``optimiser(parameters, lr=lr)``.
-        on_step: called after each step, for progress.
+        on_step: called after each step.
+        progress: show on the standard error where the warmup is: a line that is written over on a terminal, a new one
+            every ten seconds elsewhere.
     """
     _check_ways(algorithm, optimiser, on_step)
     sizes = {} if steps is None else {"steps": steps}
@@ -114,10 +118,10 @@ def warmup(
         limit = torch.where(wants, WANTED_STEPS, DEFAULT_STEPS[algorithm])
         limit = limit if steps is None else torch.full_like(limit, steps)
         history = WarmupHistory(goal, torch.where(wants, tolerance, torch.nan), batch_size, final)
-        with restoring(parameters):
+        with restoring(parameters), showing(history, int(limit.max()), progress) as line:
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
-                *(system, data, draws, parameters, adjust, history, on_step),
+                *(system, data, draws, parameters, adjust, history, on_step, line),
                 *(limit, batch_size, lr, max_stabilisation, increment, eps, tolerance),
             )
             history.vaa = _run(algorithm, warming, final)
@@ -139,12 +143,14 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
     if algorithm == "paper":
         paper_warmup(warming)
+        warming.line.look(len(warming.history))
         return _true_vaa(warming.system, warming.data, warming.draws, *measured)
     seeds = warming.draws.integer(2**31)
     multistable = warming.target.clamp(min=AS_MANY_AS_POSSIBLE)
     verification = Verification(warming.system, warming.data, seeds, multistable, *measured)
     vaa = reliable_warmup(warming, verification, _storage(warming, seeds, size))
     if bool(vaa.isnan().any()):
+        warming.line.look(len(warming.history))
         system, data, draws = verification.of(vaa.isnan(), step=0)
         failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
