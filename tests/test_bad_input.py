@@ -3,6 +3,7 @@
 import math
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -39,6 +40,8 @@ def with_value(value):
 def test_nan_or_infinity_in_the_sequences(call, rnn, value):
     with pytest.raises(ValueError, match="sequences must be finite, got NaN or infinity"):
         call(rnn, with_value(value))
+    with pytest.raises(ValueError, match="sequences must be finite, got NaN or infinity"):
+        call(rnn, with_value(value).numpy())
 
 
 @pytest.mark.parametrize("empty", [[], (), torch.zeros(5, 0, 2), iter(())], ids=["list", "tuple", "tensor", "iterator"])
@@ -76,6 +79,8 @@ def test_a_sequence_of_length_0(call, rnn):
 def test_a_tensor_of_another_layout(call, rnn, shape):
     with pytest.raises(ValueError, match=r"must be \(time, n, features\), got shape"):
         call(rnn, torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"must be \(time, n, features\), got shape"):
+        call(rnn, np.zeros(shape))
 
 
 def test_the_layout_in_the_message_is_the_networks(call):
@@ -89,7 +94,9 @@ def test_sequences_for_another_number_of_members(call):
         call(ensemble, torch.zeros(5, 2, 250, 2))
 
 
-@pytest.mark.parametrize("thing", [None, 3, "text", {"x": torch.zeros(5, 4, 2)}, ["a", "b"], [5, 6]])
+@pytest.mark.parametrize(
+    "thing", [None, 3, "text", {"x": torch.zeros(5, 4, 2)}, ["a", "b"], [5, 6], np.full((5, 250, 2), "a")]
+)
 def test_what_is_no_sequences(call, rnn, thing):
     with pytest.raises(TypeError, match="sequences must be a tensor in the network's layout, a list of"):
         call(rnn, thing)

@@ -65,7 +65,8 @@ def measure(
             any module that is called as ``(input, state) -> (output, state)``.
         sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
             an iterable of such batches; tuples such as (inputs, targets) count by their first entry. For an
-            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each.
+            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each. In place of
+            tensors also NumPy arrays. All are computed with in the network's type and on its device.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, each from another sequence; where it is not given and there are fewer than
             32 sequences, as many as there are.
