@@ -44,7 +44,7 @@ def test_on_a_terminal_one_line_is_written_over_and_ended(monkeypatch):
     assert written.endswith("\n")
     _, *steps, measuring, last = written.split("\r")
     assert [line.split(", ")[0] for line in steps] == [f"warmup: step {i} of at most 5" for i in range(1, 6)]
-    assert measuring.startswith("warmup: step 5 of at most 5, measuring VAA, ")
+    assert measuring.startswith("warmup: step 5 of at most 5, measuring VAA of 100 states over 100 steps, ")
     assert last.startswith(repr(history))
 
 
@@ -70,16 +70,16 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
         assert last.startswith(repr(history))
 
 
-def test_each_look_of_the_default_warmup_is_told_before_it(monkeypatch, capsys):
+def test_each_part_of_a_look_of_the_default_warmup_is_told_before_it(monkeypatch, capsys):
     monkeypatch.setattr(reliable, "CHECK_STORED", 10)
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     history = warm_up(algorithm="reliable", target=0.5, steps=20)
     lines = capsys.readouterr().err.splitlines()
-    measured = [line.split(",")[0] for line in lines if "measuring" in line]
-    looks = [check.step for check in history.checks if check.asked]
-    assert looks == [10, 20]
-    # Once more for a network that never was as it should be.
-    assert measured == [f"warmup: step {step} of at most 20" for step in (*looks, 20)]
+    assert [check.step for check in history.checks if check.asked] == [10, 20]
+    # Ten sequences; once more for a network that never was as it should be.
+    measured = [line.rsplit(",", 1)[0] for line in lines if "measuring" in line]
+    told = "warmup: step {} of at most 20, measuring VAA of 100 states over 100 steps"
+    assert measured == [told.format(step) for step in (10, 20, 20)]
 
 
 def test_the_lowest_and_the_highest_of_several_layers_are_told(capsys):

@@ -31,9 +31,9 @@ class Line:
         low, high = (f"{value:.2f}" for value in step.vaa_star.aminmax())
         self._tell(f"{self._at(step.step)}, VAA* {low if low == high else f'{low} to {high}'}")
 
-    def look(self, step: int) -> None:
-        """The true VAA is measured, which may take longer than all the steps before."""
-        self._tell(f"{self._at(step)}, measuring VAA", always=True)
+    def measuring(self, step: int, states: int, steps: int) -> None:
+        """The true VAA is about to be measured, which may take longer than all the gradient steps before."""
+        self._tell(f"{self._at(step)}, measuring VAA of {states} states over {steps:,} steps", always=True)
 
     def ended(self, history: WarmupHistory) -> None:
         """How it went."""

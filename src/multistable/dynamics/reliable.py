@@ -184,8 +184,6 @@ def _look(
 ) -> tuple[Tensor, Tensor]:
     """Look at the true VAA of the networks that are ready: which are as they should be, and their VAA."""
     ready = progress.ready(step)
-    if ready.any():
-        warming.line.look(step)
     storing = ready & progress.storing
     verdict = verification.judge(ready & ~storing, step)
     weights.consider(verdict)

@@ -64,6 +64,10 @@ class Warming:
         if self.on_step is not None:
             self.on_step(step)
 
+    def measuring(self, states: int, steps: int) -> None:
+        """Report that the true VAA of so many states after so many steps comes next."""
+        self.line.measuring(len(self.history), states, steps)
+
 
 def gradients_of(loss: Tensor, warming: Warming) -> list[Tensor | None]:
     """The gradient of the sum of ``loss (...)``, by BPTT over the stabilisation period and the input sequence."""

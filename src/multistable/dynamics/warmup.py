@@ -80,7 +80,8 @@ def warmup(
         batch_size: n, the sequences of a step; where it is not given and there are fewer than 200, all of them.
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
-            nor less; for ``"paper"`` the VAA* of each layer. For an ensemble also one for each member.
+            nor less, and not below 1/32, which a single attractor has; for ``"paper"`` the VAA* of each layer. For an
+            ensemble also one for each member.
         tolerance: how near the default comes to a VAA that is wanted; says nothing where none is.
         max_stabilisation: M*, the longest stabilisation period.
         increment: c; for ``"paper"`` the period of step s is drawn from {1, ..., min(M*, 1 + c s)}. The default lets
@@ -143,14 +144,14 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
     if algorithm == "paper":
         paper_warmup(warming)
-        warming.line.look(len(warming.history))
+        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         return _true_vaa(warming.system, warming.data, warming.draws, *measured)
     seeds = warming.draws.integer(2**31)
     multistable = warming.target.clamp(min=AS_MANY_AS_POSSIBLE)
-    verification = Verification(warming.system, warming.data, seeds, multistable, *measured)
+    verification = Verification(warming.system, warming.data, seeds, multistable, *measured, warming.measuring)
     vaa = reliable_warmup(warming, verification, _storage(warming, seeds, size))
     if bool(vaa.isnan().any()):
-        warming.line.look(len(warming.history))
+        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)
         failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
