@@ -78,6 +78,13 @@ def test_unknown_settings_are_refused(name, accepted):
         pass
 
 
+def test_the_name_that_a_fused_loop_has_on_a_device_is_no_setting_and_explained():
+    (name,) = ms.backends(ms.RNN("gru", 1, 4))
+    message = f"""auto, reference, fused, got '{name}', the loop that "fused" has on that device"""
+    with pytest.raises(ValueError, match=message), ms.engine(backend=name):
+        pass
+
+
 @pytest.mark.parametrize("cell", FUSED)
 def test_second_derivatives_raise_and_the_plain_loop_has_them(cell):
     rnn, x = ms.RNN(cell, 1, 3, dtype=torch.float64), torch.randn(4, 2, 1, dtype=torch.float64, requires_grad=True)

@@ -304,3 +304,7 @@ def test_who_comes_first_claims_a_group_as_a_whole(tmp_path, monkeypatch):
     other.join()
     assert starts.sizes == [4]
     assert len(refusals) == 1
+
+
+def test_a_folder_is_shown_by_its_path(tmp_path):
+    assert repr(RunFolder(tmp_path)) == f"RunFolder('{tmp_path}')"

@@ -69,6 +69,9 @@ class RunFolder:
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
     @classmethod
     def of(cls, config: Config, out: Path | str) -> "RunFolder":
         """The folder of a run under ``out``."""
