@@ -3,6 +3,7 @@
 import math
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -39,6 +40,8 @@ def with_value(value):
 def test_nan_or_infinity_in_the_sequences(call, rnn, value):
     with pytest.raises(ValueError, match="sequences must be finite, got NaN or infinity"):
         call(rnn, with_value(value))
+    with pytest.raises(ValueError, match="sequences must be finite, got NaN or infinity"):
+        call(rnn, with_value(value).numpy())
 
 
 @pytest.mark.parametrize("empty", [[], (), torch.zeros(5, 0, 2), iter(())], ids=["list", "tuple", "tensor", "iterator"])
@@ -76,6 +79,8 @@ def test_a_sequence_of_length_0(call, rnn):
 def test_a_tensor_of_another_layout(call, rnn, shape):
     with pytest.raises(ValueError, match=r"must be \(time, n, features\), got shape"):
         call(rnn, torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"must be \(time, n, features\), got shape"):
+        call(rnn, np.zeros(shape))
 
 
 def test_the_layout_in_the_message_is_the_networks(call):
@@ -89,7 +94,9 @@ def test_sequences_for_another_number_of_members(call):
         call(ensemble, torch.zeros(5, 2, 250, 2))
 
 
-@pytest.mark.parametrize("thing", [None, 3, "text", {"x": torch.zeros(5, 4, 2)}, ["a", "b"], [5, 6]])
+@pytest.mark.parametrize(
+    "thing", [None, 3, "text", {"x": torch.zeros(5, 4, 2)}, ["a", "b"], [5, 6], np.full((5, 250, 2), "a")]
+)
 def test_what_is_no_sequences(call, rnn, thing):
     with pytest.raises(TypeError, match="sequences must be a tensor in the network's layout, a list of"):
         call(rnn, thing)
@@ -120,6 +127,33 @@ def test_a_target_for_another_number_of_members(rnn):
 def test_a_target_that_is_no_number(rnn, target):
     with pytest.raises(ValueError, match="target must be"):
         ms.warmup(rnn, torch.zeros(5, 250, 2), target=target)
+
+
+@pytest.mark.parametrize(("n", "lowest"), [(250, "1/32 = 0.0312"), (10, "1/10 = 0.1")])
+def test_a_wanted_vaa_that_so_many_states_cannot_have(rnn, n, lowest):
+    with pytest.raises(ValueError, match=f"target must be at least {lowest} where a VAA is wanted, .* got 0.01"):
+        ms.warmup(rnn, torch.zeros(5, n, 2), target=0.01)
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    with pytest.raises(ValueError, match=f"target must be at least {lowest} where a VAA is wanted, .* got 0"):
+        ms.warmup(ensemble, torch.zeros(5, n, 2), target=[0.95, 0, 0.5])
+
+
+def test_a_tensor_of_targets_is_not_printed(rnn):
+    with pytest.raises(ValueError, match=r"target must be one number, got Tensor of shape \(4, 5\)"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), target=torch.rand(4, 5))
+
+
+@pytest.mark.parametrize("optimiser", ["adam", None, torch.optim.Adam([torch.zeros(1)])], ids=["name", "none", "made"])
+def test_an_optimiser_that_cannot_be_made(rnn, optimiser):
+    wanted = r"optimiser must be called as optimiser\(parameters, lr=lr\), such as torch.optim.Adam, got"
+    with pytest.raises(TypeError, match=f"{wanted} ('adam'|None|Adam)$"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), optimiser=optimiser)
+
+
+@pytest.mark.parametrize("on_step", [3, 0, "print"])
+def test_a_watcher_that_cannot_be_called(rnn, on_step):
+    with pytest.raises(TypeError, match=f"on_step must be a function of a WarmupStep, or None, got {on_step!r}"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), on_step=on_step)
 
 
 @pytest.mark.parametrize("lr", [0, -1e-2, math.nan, "fast"])
@@ -223,8 +257,12 @@ def test_generators_that_do_not_fit(call, rnn):
         with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
             call(rnn, x, generator=wrong)
     two = [torch.Generator(), torch.Generator()]
-    with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got 2"):
+    with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got a list of 2"):
         call(rnn, x, generator=two)
+    ensemble = ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(3)])
+    for wrong in (two, two[:1]):
+        with pytest.raises(ValueError, match=rf"one for each of 3 members, got a list of {len(wrong)}"):
+            call(ensemble, x, generator=wrong)
 
 
 def test_errors_come_before_any_work():
@@ -244,5 +282,5 @@ def test_errors_come_before_any_work():
     with pytest.raises(ValueError, match="finite"):
         ms.warmup(rnn, with_value(math.nan))
     with pytest.raises(ValueError, match="batch_size"):
-        ms.warmup(rnn, torch.zeros(5, 10, 2))
+        ms.warmup(rnn, torch.zeros(5, 10, 2), batch_size=11)
     assert Counting.calls == 0

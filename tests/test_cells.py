@@ -13,6 +13,7 @@ from torch.testing import assert_close
 import multistable as ms
 from multistable.scan import scan
 from numpy_cells import NUMPY_CELLS, complex_step_gradients, normal, with_random_weights
+from own_cells import LeakyCell
 
 CASES = [pytest.param(name, {}, id=name) for name in ms.CELLS]
 CASES.append(pytest.param("gru", {"recurrent_bias": True}, id="gru-recurrent_bias"))
@@ -291,3 +292,39 @@ def test_an_unknown_option_is_named_in_the_error(name):
 def test_a_sequence_of_length_zero_is_refused():
     with pytest.raises(ValueError, match=r"length 0|time"):
         scan(make("gru", {}), torch.zeros(0, 2, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+@pytest.mark.parametrize("double", [False, True])
+def test_an_input_of_another_type_than_the_weights_is_refused(double, dtype):
+    x = torch.zeros(5, 3, 2, dtype=dtype)
+    with pytest.raises(TypeError, match=f"the input must be in torch.float32, as the weights are, got {dtype}"):
+        ms.RNN("gru", 2, 4, double=double)(x)
+    ensemble = ms.Ensemble([ms.RNN("lstm", 2, 4) for _ in range(2)])
+    with pytest.raises(TypeError, match=f"torch.float32, as the weights are, got {dtype}"):
+        ensemble(x)
+
+
+def test_autocast_takes_an_input_of_another_type():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = ms.RNN("gru", 2, 4)(torch.zeros(5, 3, 2, dtype=torch.bfloat16))
+    assert output.shape == (5, 3, 4)
+
+
+class OfTensors(LeakyCell):
+    """Its step returns the output in place of the state."""
+
+    def step(self, projected, state):
+        return super().step(projected, state).h
+
+
+@pytest.mark.parametrize("time", [1, 3])
+def test_a_step_that_returns_no_state_is_told(time):
+    match = r"OfTensors.step must return a state, Traces\(h, slow\), got Tensor"
+    x = torch.zeros(time, 3, 2)
+    with pytest.raises(TypeError, match=match):
+        ms.RNN(OfTensors, 2, 4)(x)
+    with pytest.raises(TypeError, match=match):
+        OfTensors(2, 4)(x[0])
+    with pytest.raises(TypeError, match=match):
+        ms.measure(OfTensors(2, 4), x, batch_size=3)

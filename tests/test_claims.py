@@ -16,6 +16,7 @@ from made_up_results import (
     ONE,
     RESULTS,
     agents,
+    at_initialisation,
     before_training,
     faster,
     impact,
@@ -117,6 +118,31 @@ def test_vaa_counts_up_to_its_first_measurement_after_the_fall_of_the_loss(name,
     task, cells = (COPY[0], CELLS) if name == "C3" else (DENOISING[0], ["gru"])
     runs = [run for cell in cells for run in made(task, cell, losses=(1.0, 0.1, 0.1, 0.1, 0.1), vaas=vaas)]
     assert CLAIMS[name].finding(runs).verdict == verdict
+
+
+@pytest.mark.parametrize(("attractors", "verdict"), [(1.45, HOLDS), (1.55, FAILS)])
+def test_a_vaa_from_one_and_a_half_attractors_on_is_not_one_attractor(attractors, verdict):
+    """C1, where VAA times n is the number of attractors."""
+    assert CLAIMS["C1"].finding(at_initialisation(lstm=attractors * ONE)).verdict == verdict
+
+
+@pytest.mark.parametrize("name", ["C3", "C6", "C20"])
+@pytest.mark.parametrize(("attractors", "verdict"), [(1.55, HOLDS), (1.45, FAILS)])
+def test_vaa_has_risen_from_one_and_a_half_attractors_on(name, attractors, verdict):
+    runs = [
+        replace(run, metrics=[row | {"vaa": ONE if row["epoch"] == 0 else attractors * ONE} for row in run.metrics])
+        for run in RESULTS[name][0]
+    ]
+    assert CLAIMS[name].finding(runs).verdict == verdict
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1.55, HOLDS), (1.45, FAILS)])
+def test_vaa_rises_in_pretraining_where_it_grows_by_half(times, verdict):
+    runs = [
+        replace(run, metrics=[row | {"vaa": 0.1 if row["epoch"] == 0 else 0.1 * times} for row in run.metrics])
+        for run in RESULTS["C23"][0]
+    ]
+    assert CLAIMS["C23"].finding(runs).verdict == verdict
 
 
 def test_a_gru_that_does_not_learn_denoising_refutes_the_auxiliary_loss():

@@ -1,4 +1,4 @@
-"""The fused loop on the CPU against the reference: same states, same gradients, for every cell."""
+"""The fused loop on the CPU against the reference: same states, same gradients, for every cell that it knows."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from torch import Tensor
 from multistable.cells import CELLS, GRU, Cell
 from multistable.scan import cpu, reference
 
-KINDS = [*CELLS, "gru with recurrent bias"]
+KINDS = [*(name for name, kind in CELLS.items() if kind.step in cpu.EQUATIONS), "gru with recurrent bias"]
 RTOL, ATOL = 1e-10, 1e-12
 
 
@@ -60,6 +60,10 @@ def _poisoned(monkeypatch):
     torch.manual_seed(0)
     new_empty = torch.Tensor.new_empty
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda *args, **kw: new_empty(*args, **kw).fill_(torch.nan))
+
+
+def test_it_knows_the_cells_of_the_paper():
+    assert {"lstm", "chrono", "gru", "mgu", "brc", "nbrc"} <= set(KINDS)
 
 
 @pytest.mark.parametrize("constant", [False, True], ids=["varying", "constant"])
@@ -171,7 +175,7 @@ def path(request, monkeypatch):
         monkeypatch.setattr(cpu, "compiled_equations", dict)
     else:
         pytest.importorskip("numba")
-        assert len(cpu.compiled_equations()) == 5
+        assert len(cpu.compiled_equations()) >= 5  # those of the paper
     return request.param
 
 

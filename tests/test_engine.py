@@ -8,6 +8,13 @@ import multistable as ms
 from multistable.scan import reference, scan
 from networks import KINDS, Leak, make
 
+FUSED = [cell for cell in ms.CELLS if ms.backends(ms.RNN(cell, 1, 4)) == ["cpu"]]
+"""The cells that have a fused loop. Others take the plain one."""
+
+
+def test_the_cells_of_the_paper_have_a_fused_loop():
+    assert {"lstm", "chrono", "gru", "mgu", "brc", "nbrc"} <= set(FUSED)
+
 
 def test_the_fused_loop_is_chosen_by_itself_and_says_so():
     assert ms.backends(ms.RNN("gru", 1, 4, 2)) == ["cpu", "cpu"]
@@ -71,7 +78,14 @@ def test_unknown_settings_are_refused(name, accepted):
         pass
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
+def test_the_name_that_a_fused_loop_has_on_a_device_is_no_setting_and_explained():
+    (name,) = ms.backends(ms.RNN("gru", 1, 4))
+    message = f"""auto, reference, fused, got '{name}', the loop that "fused" has on that device"""
+    with pytest.raises(ValueError, match=message), ms.engine(backend=name):
+        pass
+
+
+@pytest.mark.parametrize("cell", FUSED)
 def test_second_derivatives_raise_and_the_plain_loop_has_them(cell):
     rnn, x = ms.RNN(cell, 1, 3, dtype=torch.float64), torch.randn(4, 2, 1, dtype=torch.float64, requires_grad=True)
 
@@ -92,14 +106,23 @@ def test_autocast_gives_what_the_plain_loop_gives(cell):
         automatic = rnn(x)[0]
         with ms.engine(backend="reference"):
             plain = rnn(x)[0]
-        with ms.engine(backend="fused"), pytest.raises(RuntimeError, match=r"torch\.autocast"):
-            rnn(x)
     assert torch.equal(automatic, plain)
 
 
-@pytest.mark.parametrize("backend", ["reference", "fused"])
+@pytest.mark.parametrize("cell", FUSED)
+def test_the_fused_loop_is_refused_under_autocast(cell):
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        ms.engine(backend="fused"),
+        pytest.raises(RuntimeError, match=r"torch\.autocast"),
+    ):
+        ms.RNN(cell, 1, 8)(torch.randn(4, 2, 1))
+
+
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize(
+    ("cell", "backend"), [*((cell, "reference") for cell in ms.CELLS), *((cell, "fused") for cell in FUSED)]
+)
 def test_the_last_state_alone_is_the_last_of_all_to_the_bit(cell, double, backend):
     """For a changing and for a constant input, after an odd and an even number of steps."""
     layer = ms.RNN(cell, 2, 8, double=double).layers[0]

@@ -245,11 +245,13 @@ def test_a_member_of_another_library_is_refused():
         ms.Ensemble([*make_members("gru", {}, count=1), nn.GRU(INPUT, HIDDEN)])
 
 
-def test_the_function_that_a_refused_member_is_pointed_to_exists():
-    with pytest.raises(TypeError, match="from_torch") as error:
-        ms.Ensemble([nn.GRU(INPUT, HIDDEN)])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_the_function_that_a_refused_member_is_pointed_to_exists_and_takes_it(kind):
+    with pytest.raises(TypeError, match=rf"from_torch converts .*\b{kind.__name__}\b") as error:
+        ms.Ensemble([kind(INPUT, HIDDEN)])
     path = re.search(r"\bms\.([\w.]*from_torch)", str(error.value)).group(1)
     assert operator.attrgetter(path)(ms) is ms.networks.from_torch
+    assert len(ms.Ensemble([ms.from_torch(kind(INPUT, HIDDEN))])) == 1
 
 
 @pytest.mark.parametrize(("cell", "options"), [

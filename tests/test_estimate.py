@@ -139,8 +139,8 @@ def test_every_measurement_is_compared():
 
 @pytest.mark.parametrize("version", ["classic", "warmup"])
 def test_tf32_changes_the_time_of_training_on_a_gpu_alone(version):
-    ieee, tf32, thrice = (ten(version=version, cell="gru", precision=name) for name in ("ieee", "tf32", "tf32x3"))
-    assert seconds(tf32, "cuda") < seconds(ieee, "cuda") == seconds(thrice, "cuda")
+    ieee, tf32 = (ten(version=version, cell="gru", precision=name) for name in ("ieee", "tf32"))
+    assert seconds(tf32, "cuda") < seconds(ieee, "cuda")
     assert seconds(tf32, "cpu") == seconds(ieee, "cpu")
 
 

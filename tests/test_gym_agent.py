@@ -174,3 +174,12 @@ def test_the_agents_and_the_maze_need_no_gymnasium():
     """On machines without it they train all the same."""
     without = "import sys; sys.modules['gymnasium'] = None; import multistable.rl; multistable.rl.TMaze(3)"
     subprocess.run([sys.executable, "-c", without], check=True)
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", gymnasium.make("CartPole-v1")])
+def test_an_environment_that_is_no_process_is_pointed_to_what_makes_it_one(environment):
+    message = "pomdp must be a POMDP, .*, got .*CartPole-v1.*; multistable.rl.gym_agent.GymPOMDP makes one"
+    with pytest.raises(TypeError, match=message):
+        input_size(environment)
+    with pytest.raises(TypeError, match=message):
+        DRQN(environment, [ms.RNN("gru", 6, 4)], seeds=[0])

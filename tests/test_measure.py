@@ -291,6 +291,26 @@ def test_networks_of_half_precision_are_measured_in_float32(dtype):
     assert half.batches.tolist() == ms.measure(copy, x, batches=2, generator=generator()).batches.tolist()
 
 
+@pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.lyapunov])
+def test_of_fewer_sequences_than_a_batch_has_by_default_all_are_taken(function):
+    rnn, x = make_seeded("gru"), torch.randn(20, 9, 1, generator=generator())
+    settings = {"batches": 2, "stabilisation": 50}
+    result = function(rnn, x, **settings, generator=generator())
+    expected = function(rnn, x, **settings, batch_size=9, generator=generator())
+    tensors = ("batches", "periods", "exponents")
+    values, same = (next(getattr(r, name) for name in tensors if hasattr(r, name)) for r in (result, expected))
+    assert torch.equal(values, same)
+    assert result == expected
+
+
+def test_results_are_shown_without_their_tensors():
+    rnn, x = make_seeded("gru"), torch.randn(20, 64, 1, generator=generator())
+    for function in (ms.measure, ms.attractors, ms.lyapunov):
+        shown = repr(function(rnn, x, batches=2, stabilisation=50, generator=generator()))
+        assert "tensor" not in shown
+        assert len(shown) < 120
+
+
 def test_the_same_generator_seed_gives_the_same_result_twice():
     rnn, x = make_seeded("nbrc"), torch.randn(20, 64, 1, generator=generator())
     first, second, other = (

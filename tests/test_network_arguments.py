@@ -1,6 +1,11 @@
 """What networks refuse, and how they say so."""
 
+import re
+from functools import partial
+
 import pytest
+import torch
+from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 import multistable as ms
@@ -29,6 +34,55 @@ BAD_ARGUMENTS = [
 def test_bad_arguments_are_named_in_the_error(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         ms.RNN(*arguments, **options)
+
+
+class Tuned(ms.CELLS["chrono"]):
+    """Hands on what it does not name."""
+
+    def __init__(self, *sizes, gain=1.0, **others):
+        super().__init__(*sizes, **others)
+
+
+def plain_mgu(inputs, units, gain=1.0):
+    return ms.CELLS["mgu"](inputs, units)
+
+
+@pytest.mark.parametrize(
+    ("cell", "option", "taken"),
+    [
+        ("gru", "dropout", "the cell GRU .* it takes: recurrent_bias"),
+        ("lstm", "bidirectional", "the cell LSTM .* it takes: nothing"),
+        (("gru", "chrono"), "recurrent_bias", "the cell ChronoLSTM .* it takes: t_max"),
+        (partial(ms.CELLS["chrono"], t_max=50), "tmax", "it takes: t_max"),
+        (Tuned, "tmax", "the cell Tuned .* it takes: gain, t_max"),
+        (plain_mgu, "bias", "the cell plain_mgu .* it takes: gain"),
+    ],
+)
+def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):
+    with pytest.raises(TypeError, match=f"takes no argument '{option}'") as refused:
+        ms.RNN(cell, 1, 4, double=True, **{option: False})
+    assert re.search(taken, str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ("gru", {"recurrent_bias": True}),
+        (Tuned, {"gain": 2.0, "t_max": 50}),
+        (plain_mgu, {"gain": 2.0}),
+        (lambda *sizes, **any_option: ms.CELLS["mgu"](*sizes), {"anything": 1}),
+    ],
+)
+def test_options_that_a_cell_takes_are_accepted(cell, options):
+    assert ms.RNN(cell, 1, 4, **options).hidden_size == 4
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+def test_cells_of_pytorch_are_refused(generator):
+    with pytest.raises(TypeError, match=r"cell must be a name \(lstm, .*\) or a Cell class, got .*GRUCell"):
+        ms.RNN(nn.GRUCell, 1, 4, generator=generator)
+    with pytest.raises(TypeError, match="cell must make a Cell, got one that makes a GRUCell"):
+        ms.RNN(lambda *sizes, **_: nn.GRUCell(*sizes), 1, 4, generator=generator)
 
 
 @pytest.mark.parametrize("double", [False, True])

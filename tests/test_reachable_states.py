@@ -1,5 +1,8 @@
 """Algorithm 2 on every kind of network and every form of sequences."""
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +16,11 @@ from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+class Batch(NamedTuple):
+    inputs: Any
+    targets: Any
 
 
 def inputs(time, n, seed=1):
@@ -60,6 +68,8 @@ def test_all_forms_of_sequences_give_the_same_states():
     listed = list(x.unbind(1))
     targets = torch.zeros(6)
     batch_first = x.transpose(0, 1)
+    objects = np.empty(6, dtype=object)
+    objects[:] = [sequence.numpy() for sequence in listed]
     forms = {
         "list": listed,
         "tuple": tuple(listed),
@@ -71,6 +81,13 @@ def test_all_forms_of_sequences_give_the_same_states():
         "batches with targets": [(x[:, :4], targets[:4]), (x[:, 4:], targets[4:])],
         "inputs and targets": (x, x),
         "pairs of sequences": [(sequence, sequence) for sequence in listed],
+        "array": x.numpy(),
+        "list of arrays": [sequence.numpy() for sequence in listed],
+        "batches of arrays": [x[:, :4].numpy(), x[:, 4:].numpy()],
+        "array of inputs and of targets": (x.numpy(), np.array(["a"] * 6)),
+        "batches of arrays with targets": [(x[:, :4].numpy(), targets[:4].numpy()), (x[:, 4:].numpy(), None)],
+        "array of arrays": objects,
+        "named batches of arrays": [Batch(x[:, :4].numpy(), None), Batch(x[:, 4:].numpy(), None)],
     }
     for name, form in forms.items():
         states = ms.reachable_states(rnn, form, generator=generator())
@@ -79,6 +96,21 @@ def test_all_forms_of_sequences_give_the_same_states():
     rnn = nn.GRU(FEATURES, 5, batch_first=True).double()
     rnn.load_state_dict(make("torch.nn.GRU").state_dict())
     torch.testing.assert_close(ms.reachable_states(rnn, loader, generator=generator()), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["backwards", "read only", "of the other byte order", "in float32"])
+def test_an_array_is_taken_however_it_lies_in_memory(kind):
+    rnn, x = make("torch.nn.GRU"), inputs(7, 6).float().double()
+    array = x.numpy()
+    if kind == "backwards":
+        array = array[::-1].copy()[::-1]
+    elif kind == "read only":
+        array = array.copy()
+        array.flags.writeable = False
+    else:
+        array = array.astype(np.float32 if kind == "in float32" else array.dtype.newbyteorder())
+    found = ms.reachable_states(rnn, array, generator=generator())
+    assert torch.equal(found, ms.reachable_states(rnn, x, generator=generator()))
 
 
 @pytest.mark.parametrize("form", ["list", "packed", "batches"])

@@ -10,10 +10,10 @@ from multistable.cli import app
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper import experiments
+from multistable.experiments.paper.grids import COPY
 from multistable.experiments.report import verdicts
 from multistable.experiments.reproduce import plan
 from multistable.experiments.scales import SCALES, SMOKE, Scale
-from multistable.tasks import CopyFirstInput
 from multistable.tasks.mnist import Digits
 from multistable.training import train
 from small_runs import small
@@ -61,8 +61,8 @@ def test_everything_runs_and_every_figure_is_drawn(one_cell, tmp_path):
 
 
 def test_runs_with_other_settings_do_not_bear_on_a_claim(tmp_path):
-    usual = Experiment("usual", 1, (), "", (small(task=CopyFirstInput(5)),), (), ("C9",))
-    others = Experiment("others", 2, (), "", (small(task=CopyFirstInput(5), num_layers=2),), (), ("C20",))
+    usual = Experiment("usual", 1, (), "", (small(task=COPY[0]),), (), ("C9",))
+    others = Experiment("others", 2, (), "", (small(task=COPY[0], num_layers=2),), (), ("C20",))
     three = Scale("as it is", "nothing is changed", seeds=3)
     train([*usual.at(three), *others.at(three)], tmp_path)
     found = verdicts([usual, others], three, tmp_path)

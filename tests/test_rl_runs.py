@@ -106,7 +106,7 @@ def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the capacity, 40, got 41"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
-        ({"task": TMaze(3)}, "TMaze is not a registered task"),
+        ({"task": TMaze(3)}, "task must be an object of a registered class, Maze, got .*TMaze object at [^;]*$"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(change, message):

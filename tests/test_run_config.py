@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from multistable.cells import CELLS
 from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST
 from multistable.training import RunConfig, train
+from small_agents import small_agent
 from small_runs import small
 
 
@@ -66,9 +68,27 @@ def test_where_the_files_of_a_task_lie_does_not_name_a_run(tmp_path):
     assert small(task=tasks[0]).name == small(task=tasks[1]).name
 
 
-def test_names_stay_what_they_are():
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3), "copy-gru-warmup-3-50e20f6f56fd"),
+        (RunConfig(Denoising(200, 5), "gru", seed=1), "denoising-gru-classic-1-e0c6957046d9"),
+    ],
+)
+def test_names_stay_what_they_are(config, name):
     """Results of months would be computed again if they changed."""
-    assert RunConfig(CopyFirstInput(50), "gru", version="warmup", seed=3).name == "copy-gru-warmup-3-50e20f6f56fd"
+    assert config.name == name
+
+
+@pytest.mark.parametrize(
+    ("task", "layers", "units"),
+    [(CopyFirstInput(50), 1, 128), (Denoising(200, 5), 2, 256), (PermutedLineSequentialMNIST(72), 2, 256)],
+)
+def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, units):
+    config = RunConfig(task, "gru")
+    assert (config.num_layers, config.hidden_size) == (layers, units)
+    assert config == RunConfig(task, "gru", num_layers=layers, hidden_size=units)
+    assert RunConfig(task, "gru", hidden_size=32) == RunConfig(task, "gru", num_layers=layers, hidden_size=32)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +97,8 @@ def test_names_stay_what_they_are():
         ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
         ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
         ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of reliable, paper, got 'other'"),
-        ({"precision": "half"}, "precision must be one of ieee, tf32x3, tf32, got 'half'"),
+        ({"precision": "half"}, "precision must be one of ieee, tf32, got 'half'"),
+        ({"precision": "tf32x3"}, "precision must be one of ieee, tf32, got 'tf32x3'"),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
         ({"epochs": 0}, "epochs must be a positive integer, got 0"),
         ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
@@ -90,11 +111,44 @@ def test_names_stay_what_they_are():
         ({"vaa_every": -1}, "vaa_every must be a positive integer, got -1"),
         ({"warmup_vaa_every": 2.5}, "warmup_vaa_every must be a positive integer, got 2.5"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
+        ({"cell_options": [1]}, r"cell_options must be a dict, arguments of the cell by their names, got \[1\]"),
+        ({"cell_options": {1: 2}}, r"cell_options must be a dict, arguments of the cell by their names, got \{1: 2\}"),
+        ({"cell": "chrono", "cell_options": {"t_max": 1}}, "t_max must be greater than 2, got 1"),
+        ({"cell": "chrono", "cell_options": {"t_max": "a"}}, "cell_options must be as the cell 'chrono' takes them"),
+        ({"data_seed": 1.5}, "data_seed must be 0 or a positive integer, got 1.5"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(change, message):
     with pytest.raises(ValueError, match=message):
         small(**change)
+
+
+@pytest.mark.parametrize("make", [small, small_agent])
+@pytest.mark.parametrize("seed", [1.5, "abc", True, -1, None])
+def test_a_seed_that_is_none_is_refused(make, seed):
+    with pytest.raises(ValueError, match=f"seed must be 0 or a positive integer, got {seed!r}"):
+        make(seed=seed)
+
+
+def test_seeds_from_an_array_name_runs_as_plain_integers_do():
+    assert small(seed=np.int64(3)).name == small(seed=3).name
+
+
+@pytest.mark.parametrize("make", [small, small_agent])
+@pytest.mark.parametrize(
+    ("cell", "option", "taken"),
+    [
+        ("gru", "a", "recurrent_bias"),
+        ("chrono", "tmax", "t_max"),
+        ("mgu", "t_max", "nothing"),
+        ("gru", "batch_first", "recurrent_bias"),  # arguments of the network, and of all cells, are no options
+        ("gru", "dtype", "recurrent_bias"),
+    ],
+)
+def test_an_option_that_the_cell_does_not_take_is_refused(make, cell, option, taken):
+    message = f"the cell '{cell}' takes no argument '{option}'; beyond its sizes it takes: {taken}"
+    with pytest.raises(TypeError, match=message):
+        make(cell=cell, cell_options={option: 1})
 
 
 @pytest.mark.parametrize(

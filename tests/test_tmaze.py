@@ -259,3 +259,11 @@ def test_bad_arguments_of_the_environment_are_refused():
     env.reset()
     with pytest.raises(ValueError, match=r"action must be one of 0, ..., 3 \(right, up, left, down\)"):
         env.step(np.int64(4))
+
+
+@pytest.mark.parametrize("action", [torch.tensor([4, 9]), torch.tensor([0.5, 1.0])])
+def test_an_action_that_there_is_not_is_refused(action):
+    maze = TMaze(3)
+    state, _ = maze.reset(torch.tensor(maze.starts))
+    with pytest.raises(ValueError, match=r"action must be of 0 to 3 \(right, up, left, down\), and state as reset and"):
+        maze.step(state, action)

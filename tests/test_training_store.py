@@ -177,6 +177,27 @@ def test_a_line_of_metrics_that_was_cut_off_is_left_out(tmp_path):
     assert [row["epoch"] for row in folder.metrics()] == [0, 1]
 
 
+def test_what_follows_a_first_line_that_was_cut_off_can_be_read(tmp_path):
+    folder = RunFolder(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 0, "vali')
+    folder.keep_metrics(-1)
+    folder.add_metrics({"epoch": 0})
+    folder.add_metrics({"epoch": 1})
+    assert folder.metrics() == [{"epoch": 0}, {"epoch": 1}]
+
+
+def test_a_broken_line_of_metrics_before_the_last_is_damage(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"epoch": 0}\n{"epoch": 1, "vali\n{"epoch": 2}\n')
+    with pytest.raises(DamagedRunError, match=rf"{tmp_path}/metrics.jsonl cannot be read: .* in its line 2. Delete"):
+        RunFolder(tmp_path).metrics()
+
+
+def test_the_network_of_the_folder_that_train_returns(tmp_path):
+    (folder,) = train(small(epochs=1), tmp_path)
+    inputs = torch.randn(6, 3, 1)
+    assert torch.equal(load(folder)(inputs), load(str(folder.path))(inputs))
+
+
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     folder = RunFolder(tmp_path)
     tensors = {"weights.a": torch.randn(2, 3, dtype=torch.float64), "best.a": torch.randn(3).t()}
@@ -283,3 +304,7 @@ def test_who_comes_first_claims_a_group_as_a_whole(tmp_path, monkeypatch):
     other.join()
     assert starts.sizes == [4]
     assert len(refusals) == 1
+
+
+def test_a_folder_is_shown_by_its_path(tmp_path):
+    assert repr(RunFolder(tmp_path)) == f"RunFolder('{tmp_path}')"

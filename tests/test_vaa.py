@@ -174,3 +174,15 @@ def test_states_of_another_type_are_refused(function):
 def test_eps_must_be_positive(function, eps):
     with pytest.raises(ValueError, match="eps must be a positive number"):
         function(torch.zeros(3, 2), eps=eps)
+
+
+@pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
+def test_a_network_in_place_of_states_is_pointed_to_the_measure(function):
+    with pytest.raises(TypeError, match=r"states must be a tensor \(..., n, d\), got GRU; ms.measure takes a network"):
+        function(torch.nn.GRU(1, 4), torch.randn(5, 20, 1))
+
+
+@pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
+def test_no_tensor_is_printed_in_an_error(function):
+    with pytest.raises(ValueError, match=r"eps must be a positive number, got Tensor of shape \(5, 20, 1\)$"):
+        function(torch.randn(5, 2), torch.randn(5, 20, 1))

@@ -159,6 +159,17 @@ def test_the_optimiser_is_an_argument():
 
 
 @pytest.mark.usefixtures("short_final_measure")
+@pytest.mark.parametrize(("n", "batch_size"), [(12, 12), (201, 200)])
+def test_a_batch_has_200_sequences_by_default_or_all_that_there_are(n, batch_size):
+    given, default = make("torch.nn.GRU"), make("torch.nn.GRU")
+    x, settings = inputs(n=n), {"algorithm": "paper", "steps": 2, "max_stabilisation": 5}
+    with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+        ms.warmup(given, x, batch_size=batch_size, generator=generator(), **settings)
+        ms.warmup(default, x, generator=generator(), **settings)
+    assert all(torch.equal(p, q) for p, q in zip(given.parameters(), default.parameters(), strict=True))
+
+
+@pytest.mark.usefixtures("short_final_measure")
 def test_progress_is_reported_after_each_step():
     seen = []
     history = quick(make("torch.nn.GRU"), inputs(), steps=4, on_step=seen.append)
@@ -285,7 +296,10 @@ def test_a_collapsed_half_is_seen_beside_a_multistable_one():
 def test_a_low_target_is_not_reached_by_a_single_attractor():
     x = torch.randn(10, 64, 1, generator=generator())
     with pytest.warns(ms.WarmupWarning):
-        history = ms.warmup(nn.GRU(1, 4), x, steps=1, batch_size=32, lr=1e-6, target=0.02, generator=generator())
+        history = ms.warmup(
+            nn.GRU(1, 4), x, algorithm="paper", steps=1, batch_size=32, lr=1e-6, target=0.02, generator=generator()
+        )
+    assert history.vaa > 0.02
     assert history.outcome != "multistable"
 
 

@@ -59,7 +59,6 @@ def main() -> None:
     axes.set_ylim(0, 1.05)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=150)
-    figure.savefig(Path(__file__).with_suffix(".svg"))
 
 
 if __name__ == "__main__":

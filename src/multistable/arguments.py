@@ -4,6 +4,9 @@ import operator
 from numbers import Real
 from typing import Any
 
+LONGEST_SHOWN = 80
+"""Characters of a value up to which an error shows it."""
+
 
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an ``int``, or an error that names the argument."""
@@ -24,8 +27,16 @@ def count(name: str, value: Any) -> int:
 def share(name: str, value: Any) -> float:
     """``value`` as a number in [0, 1], or an error that names the argument."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
+        raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
     return float(value)
+
+
+def shown(value: Any) -> str:
+    """What was given, for an error: itself where it is short, else what it is, so that no tensor fills the screen."""
+    if getattr(value, "shape", ()):
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
 def _integer(name: str, value: Any, least: int, accepted: str) -> int:
@@ -34,5 +45,5 @@ def _integer(name: str, value: Any, least: int, accepted: str) -> int:
     except TypeError:
         number = least - 1
     if number < least:
-        raise ValueError(f"{name} must be {accepted}, got {value!r}")
+        raise ValueError(f"{name} must be {accepted}, got {shown(value)}")
     return number

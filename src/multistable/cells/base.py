@@ -4,6 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
@@ -49,6 +50,8 @@ class Cell(nn.Module, ABC, Generic[S]):
         ``(..., n, any)``. Override it where a cell treats its input in another way.
         """
         weight, bias = self.input_weight, self.bias.unsqueeze(-2)
+        if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
+            raise TypeError(f"the input must be in {weight.dtype}, as the weights are, got {u.dtype}")
         if weight.dim() == 2 or u.shape[1:-2] != weight.shape[:-2]:
             return u @ weight + bias
         # One product for each network: broadcast over time, its gradient would be a weight for each time step.
@@ -59,6 +62,15 @@ class Cell(nn.Module, ABC, Generic[S]):
     @abstractmethod
     def step(self, projected: Tensor, state: S) -> S:
         """The state at time t from the projected input of time t and the state at time t-1."""
+
+    def checked_step(self, projected: Tensor, state: S) -> S:
+        """:meth:`step`, of whoever wrote it, with an error where it returns no state."""
+        state = self.step(projected, state)
+        if not isinstance(state, tuple):
+            fields = ", ".join(self.State._fields)
+            expected = f"{type(self).__name__}.step must return a state, {self.State.__name__}({fields})"
+            raise TypeError(f"{expected}, got {type(state).__name__}")
+        return state
 
     def zero_state(self, projected: Tensor) -> S:
         """h(theta) = 0, the initial state, for one time step ``(..., n, any)`` of projected inputs."""
@@ -72,7 +84,7 @@ class Cell(nn.Module, ABC, Generic[S]):
             state = self.zero_state(projected)
         else:
             state = self.State(*((state,) if isinstance(state, Tensor) else state))
-        state = self.step(projected, state)
+        state = self.checked_step(projected, state)
         return state[0], state
 
     def bind(self, weights: dict[str, Tensor]) -> Self:

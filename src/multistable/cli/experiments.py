@@ -18,8 +18,8 @@ from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
-from multistable.scan.fused import PRECISIONS
 from multistable.training import Callback
+from multistable.training.settings import PRECISIONS
 
 STYLES = {HOLDS: "green", FAILS: "red"}
 

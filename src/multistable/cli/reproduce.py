@@ -32,9 +32,7 @@ Names = Annotated[
 ScaleName = Annotated[str, typer.Option("--scale", help="smoke, small or paper.")]
 Precision = Annotated[
     str,
-    typer.Option(
-        help="Of matrix products in training on a GPU: ieee, tf32x3 or tf32. Other runs than those of another."
-    ),
+    typer.Option(help="Of matrix products in training on a GPU: ieee or tf32. Other runs than those of another."),
 ]
 Where = Annotated[
     list[str] | None,

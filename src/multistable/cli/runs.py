@@ -1,7 +1,6 @@
 """From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
@@ -18,8 +17,8 @@ from multistable.experiments.estimate import seconds
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
-from multistable.training.config import paper_sizes
 from multistable.training.store import CONFIGS
+from multistable.training.trainer import chosen_device as chosen_device
 from multistable.training.trainer import groups, usual_device
 
 # What has an option that takes several, or is made of other options.
@@ -58,7 +57,7 @@ def combinations(
     _refuse_twice({**task_settings, "data": data}, of_task)
     _refuse_twice(settings, of_run)
     made = kind.make_task(task, _given(task_settings) | of_task, data)
-    shared = paper_sizes(made) | _given(settings) | of_run
+    shared = _given(settings) | of_run
     known = [field.name for field in fields(kind)]
     for name in shared:
         if name not in known:
@@ -74,18 +73,6 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
     if count is not None and these:
         raise ValueError("--seeds is how many seeds and --seed is which: only one of them can be given")
     return list(dict.fromkeys(these)) if these else list(range(count or 1))
-
-
-def chosen_device(name: str | None, here: bool = True) -> torch.device | None:
-    """The device of a name; one that this machine has, unless it need not be ``here``."""
-    if name is None:
-        return None
-    there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
-        told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
-        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
-    return torch.device(name)
 
 
 def list_runs(configs: Sequence[Config], out: Path, together: int, device: torch.device | None) -> None:

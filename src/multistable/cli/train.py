@@ -156,9 +156,7 @@ def train(
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(
-            help="Of matrix products on a GPU: ieee, tf32x3 or tf32.", show_default="ieee", rich_help_panel=TRAINING
-        ),
+        typer.Option(help="Of matrix products on a GPU: ieee or tf32.", show_default="ieee", rich_help_panel=TRAINING),
     ] = None,
     device: Annotated[
         str | None,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from multistable.arguments import positive_integers
 from multistable.dynamics.checks import check_positive_number
 from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.measure import measuring, settle
+from multistable.dynamics.measure import BATCH_SIZE, measuring, settle
 from multistable.dynamics.system import WINDOW, States, System, at_time, flat
 
 
@@ -25,7 +25,7 @@ class Attractors:
         moving: the share of the others: on their way, on a longer cycle, or never to return.
     """
 
-    periods: Tensor = field(compare=False)
+    periods: Tensor = field(compare=False, repr=False)
     fixed_points: Any
     cycles: Any
     moving: Any
@@ -42,7 +42,7 @@ def attractors(
     sequences: Any,
     *,
     batches: int = 10,
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     longest: int = 500,
     eps: float = 1e-4,
@@ -59,7 +59,7 @@ def attractors(
         rnn: a network or an ensemble, see :func:`measure`.
         sequences: the input sequences, see :func:`measure`.
         batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch.
+        batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
         longest: the longest period looked for. A state that moves by less than ``eps`` in twice as many steps cannot
             be told from a fixed point.
@@ -69,10 +69,10 @@ def attractors(
     positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest)
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
-        draws = Draws(generator, system.members)
-        settled, u = settle(system, data, draws, batches, batch_size, stabilisation)
+        draws, size = Draws(generator, system.members), min(batch_size, len(data))
+        settled, u = settle(system, data, draws, batches, size, stabilisation)
         distances = _distances(system.frozen(), settled.layers, u, 2 * longest)
-    return Attractors.of(periods(distances, eps).unflatten(-1, (batches, batch_size)).cpu())
+    return Attractors.of(periods(distances, eps).unflatten(-1, (batches, size)).cpu())
 
 
 def periods(distances: Tensor, eps: float) -> Tensor:

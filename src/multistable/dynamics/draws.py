@@ -30,10 +30,11 @@ class Draws:
         self._generators: list[Any] = list(generator) if isinstance(generator, tuple | list) else [generator]
         if not all(isinstance(g, torch.Generator) for g in self._generators):
             raise TypeError("generator must be a torch.Generator, or a list of them, one for each member")
-        if len(self._generators) != 1 and len(self._generators) != members:
+        # One in a list is not one for all: who meant one for each has made too few.
+        if isinstance(generator, tuple | list) and len(generator) != (members or 1):
             raise ValueError(
                 f"generator must be one torch.Generator, or one for each of {members or 1} members, "
-                f"got {len(self._generators)}"
+                f"got a list of {len(generator)}"
             )
 
     def batch(self, total: int, size: int) -> Tensor:

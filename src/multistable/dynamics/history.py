@@ -1,10 +1,22 @@
 """What happened during a warmup."""
 
+import reprlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+RECENT_STEPS = 10
+"""How many of its last steps tell where the VAA* of a network ended: of one alone chance has too large a part."""
+REASONS = {
+    "collapsed": "all states of a batch coincide in a layer, where VAA* has no gradient",
+    "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end at few "
+    "attractors",
+    "short": "VAA* did not come near its target",
+    "unverified": "it is by the last measure, but was not under more inputs",
+}
+"""What kept a network from being multistable, by its outcome."""
 
 
 class WarmupStep(NamedTuple):
@@ -73,6 +85,16 @@ class WarmupHistory:
     def __iter__(self) -> Iterator[WarmupStep]:
         return iter(self._steps)
 
+    def __repr__(self) -> str:
+        told: dict[str, Any] = {"steps": self.gradient_steps.tolist()}
+        if self._steps:
+            told["final_vaa_star"] = _rounded(self.final_vaa_star)
+        if self._steps and self.vaa is not None:
+            told = {"outcome": self.outcome, "vaa": _rounded(self.vaa)} | told
+        # Not built-in repr, so that of an ensemble of many members a few are told.
+        values = (f"{name}={reprlib.repr(value)}" for name, value in told.items())
+        return f"{type(self).__name__}({', '.join(values)})"
+
     @property
     def last(self) -> WarmupStep:
         """The latest step."""
@@ -82,6 +104,18 @@ class WarmupHistory:
     def vaa_star(self) -> Tensor:
         """VAA* of each layer at each step, ``(steps, layers, ...)``."""
         return torch.stack([step.vaa_star for step in self._steps])
+
+    @property
+    def final_vaa_star(self) -> Tensor:
+        """Where VAA* of each layer ended, ``(layers, ...)``: the mean over the last ten steps that each network took.
+
+        A network is multistable where its states differ in any layer; this tells in which. Of a double layer it is the
+        half that was warmed up.
+        """
+        if self.target.dim() == 0:
+            return self.vaa_star[-RECENT_STEPS:].mean(dim=0)
+        own = zip(self.vaa_star.unbind(-1), self.gradient_steps, strict=True)
+        return torch.stack([values[:steps][-RECENT_STEPS:].mean(dim=0) for values, steps in own], dim=-1)
 
     @property
     def loss(self) -> Tensor:
@@ -104,9 +138,9 @@ class WarmupHistory:
         content, the verification, which has more inputs, never was.
         """
         if self.target.dim() == 0:
-            return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.vaa_star)
-        own = [values[:steps] for values, steps in zip(self.vaa_star.unbind(-1), self.gradient_steps, strict=True)]
-        members = zip(self.vaa, self.target, self.tolerance, self.verified, own, strict=True)
+            return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.final_vaa_star)
+        recent = self.final_vaa_star.unbind(-1)
+        members = zip(self.vaa, self.target, self.tolerance, self.verified, recent, strict=True)
         return [self._outcome(*member) for member in members]
 
     @property
@@ -115,12 +149,11 @@ class WarmupHistory:
         outcomes = self.outcome if isinstance(self.outcome, list) else [self.outcome]
         return all(outcome == "multistable" for outcome in outcomes)
 
-    def _outcome(self, vaa: float, target: Tensor, tolerance: Tensor, verified: Tensor, vaa_star: Tensor) -> str:
+    def _outcome(self, vaa: float, target: Tensor, tolerance: Tensor, verified: Tensor, recent: Tensor) -> str:
         if verified:
             return "multistable"
         if not tolerance.isnan():
             return "missed"
-        recent = vaa_star[-10:].mean(dim=0)
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
         if vaa >= max(float(target) * (1.0 if self.verifies else 0.9), 1.5 / self._final_batch_size):
@@ -128,20 +161,25 @@ class WarmupHistory:
         return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
 
     def failures(self) -> list[str]:
-        """A sentence for each network that did not become multistable."""
+        """A sentence for each network that did not become what it should."""
         single = self.target.dim() == 0
         outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
-        reasons = {
-            "collapsed": "all states of a batch coincide in a layer, where VAA* has no gradient",
-            "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end "
-            "at few attractors",
-            "short": "VAA* did not come near its target",
-            "unverified": "it is by the last measure, but was not under more inputs",
-            "missed": "it is not, or not surely, within the tolerance of the wanted VAA",
-        }
+        asked = zip(self.target.reshape(-1).tolist(), self.tolerance.reshape(-1).tolist(), strict=True)
         return [
-            f"warmup did not make {'the network' if single else f'member {index}'} multistable: "
-            f"VAA = {value:.3f} afterwards ({outcome}: {reasons[outcome]}). Another generator or more steps may help"
-            for index, (outcome, value) in enumerate(zip(outcomes, values, strict=True))
+            _failure("the network" if single else f"member {index}", outcome, value, *wanted)
+            for index, (outcome, value, wanted) in enumerate(zip(outcomes, values, asked, strict=True))
             if outcome != "multistable"
         ]
+
+
+def _failure(name: str, outcome: str, vaa: float, target: float, tolerance: float) -> str:
+    if outcome == "missed":
+        verdict = f"VAA {vaa:.3f} is not verified to be within {tolerance:g} of the wanted {target:g}"
+        what = f"bring {name} to its wanted VAA ({outcome}): {verdict}"
+    else:
+        what = f"make {name} multistable: VAA = {vaa:.3f} afterwards ({outcome}: {REASONS[outcome]})"
+    return f"warmup did not {what}. Another generator or more steps may help"
+
+
+def _rounded(values: Any) -> Any:
+    return torch.as_tensor(values, dtype=torch.float64).round(decimals=3).tolist()

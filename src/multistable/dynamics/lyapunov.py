@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from multistable.arguments import positive_integers
 from multistable.dynamics.contexts import evaluating
 from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.measure import check_finite, measuring, settle
+from multistable.dynamics.measure import BATCH_SIZE, check_finite, measuring, settle
 from multistable.dynamics.system import States, System, flat, map_states, system_of
 
 DISPLACEMENT = 1e-8
@@ -38,7 +38,7 @@ class Lyapunov:
         chaotic: the share of states at which differences grow e-fold within a hundred steps.
     """
 
-    exponents: Tensor = field(compare=False)
+    exponents: Tensor = field(compare=False, repr=False)
     exponent: Any
     lifetime: Any
     chaotic: Any
@@ -57,7 +57,7 @@ def lyapunov(
     sequences: Any,
     *,
     batches: int = 10,
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     steps: int = 1000,
     generator: Generators = None,
@@ -76,20 +76,20 @@ def lyapunov(
         rnn: a network or an ensemble, see :func:`measure`.
         sequences: the input sequences, see :func:`measure`.
         batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch.
+        batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
         steps: how many steps the companions are followed for.
         generator: see :func:`measure`.
     """
     positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps)
     with measuring(rnn, sequences, batch_size) as (system, data):
-        draws = Draws(generator, system.members)
-        settled, u = settle(system, data, draws, batches, batch_size, stabilisation)
+        draws, size = Draws(generator, system.members), min(batch_size, len(data))
+        settled, u = settle(system, data, draws, batches, size, stabilisation)
     states, u = map_states(Tensor.double, settled.layers), u.double()
     precise = copy.deepcopy(rnn).double()
     with torch.no_grad(), evaluating(precise):
         exponents = _exponents(_in_float64(precise, states, u), states, u, steps, draws)
-    return Lyapunov.of(exponents.unflatten(-1, (batches, batch_size)).cpu())
+    return Lyapunov.of(exponents.unflatten(-1, (batches, size)).cpu())
 
 
 def _in_float64(rnn: nn.Module, states: States, u: Tensor) -> System:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integers
-from multistable.dynamics.checks import check_positive_number
+from multistable.dynamics.checks import AtMost, check_positive_number
 from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.sequences import SequenceSet
@@ -18,6 +18,9 @@ from multistable.dynamics.stabilisation import Stabilised, stabilise
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import System, map_states, studying
 from multistable.dynamics.vaa import vaa
+
+BATCH_SIZE = AtMost(32)
+"""The states of a batch, where it is not said."""
 
 
 class DivergedError(RuntimeError):
@@ -37,7 +40,7 @@ class Measure:
     """
 
     vaa: Any
-    batches: Tensor = field(compare=False)
+    batches: Tensor = field(compare=False, repr=False)
     steps: int
     periodic: float
 
@@ -47,7 +50,7 @@ def measure(
     sequences: Any,
     *,
     batches: int = 10,
-    batch_size: int = 32,
+    batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     eps: float = 1e-4,
     generator: Generators = None,
@@ -62,9 +65,11 @@ def measure(
             any module that is called as ``(input, state) -> (output, state)``.
         sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
             an iterable of such batches; tuples such as (inputs, targets) count by their first entry. For an
-            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each.
+            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each. In place of
+            tensors also NumPy arrays. All are computed with in the network's type and on its device.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch, each from another sequence.
+        batch_size: the states of a batch, each from another sequence; where it is not given and there are fewer than
+            32 sequences, as many as there are.
         stabilisation: M, the steps under the constant input.
         eps: states no more than this apart are at the same attractor.
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
@@ -74,7 +79,8 @@ def measure(
     positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation)
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
-        return estimate(system, data, Draws(generator, system.members), batches, batch_size, stabilisation, eps)
+        size = min(batch_size, len(data))
+        return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
 ACCEPTED = (
     "a tensor in the network's layout, a list of (time, features) tensors, a PackedSequence, "
-    "or an iterable of such batches (a DataLoader)"
+    "or an iterable of such batches (a DataLoader); in place of tensors also NumPy arrays of numbers"
 )
 
 
@@ -80,6 +80,7 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
 
 def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[SequenceSet]:
     """The batches that ``sequences`` consists of."""
+    sequences = _without_arrays(sequences)
     if isinstance(sequences, Tensor):
         yield _from_tensor(sequences, batch_first, members)
     elif isinstance(sequences, PackedSequence):
@@ -98,6 +99,7 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
 
 def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceSet:
     """One batch of an iterable, or one sequence; of a tuple such as (inputs, targets) the first entry counts."""
+    batch = _without_arrays(batch)
     is_tuple = isinstance(batch, tuple) and not isinstance(batch, PackedSequence)  # itself a named tuple
     is_list_of_others = isinstance(batch, list) and not _is_list_of_sequences(batch)
     if (is_tuple or is_list_of_others) and batch:
@@ -107,6 +109,17 @@ def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceS
     if isinstance(batch, PackedSequence | Tensor) or _is_list_of_sequences(batch):
         return next(_pieces(batch, batch_first, members))
     raise TypeError(f"sequences must be {ACCEPTED}, got an iterable of {type(batch).__name__}")
+
+
+def _without_arrays(value: Any) -> Any:
+    """NumPy arrays of numbers as tensors, alone or in a list or tuple; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        # Tensors cannot share every array's memory: that of one that is read backwards, say, or not to be written to.
+        return torch.from_numpy(np.require(value, value.dtype.newbyteorder("="), ["C", "W"]))
+    if isinstance(value, tuple | list) and any(isinstance(entry, np.ndarray) for entry in value):
+        entries = [_without_arrays(entry) for entry in value]
+        return entries if isinstance(value, list) else tuple(entries)
+    return value
 
 
 def _from_tensor(tensor: Tensor, batch_first: bool, members: int | None) -> SequenceSet:

@@ -111,8 +111,9 @@ class System:
 def backends(rnn: nn.Module) -> list[str]:
     """Which time loop advances each recurrence of a network, and why where it is the plain one.
 
-    One line for each cell of each layer, ``"triton"``, ``"cpu"`` or ``"reference: ..."``, as the present
-    :func:`engine` settings have it; or ``"module"`` for a module that is called as it is, step by step.
+    One line for each cell of each layer, as the present :func:`engine` settings have it: ``"triton"`` for the fused
+    loop on a GPU, ``"cpu"`` for the one on a CPU, ``"reference: ..."`` for the plain one; or ``"module"`` for a module
+    that is called as it is, step by step.
     """
     layers = _known_layers(rnn)
     if layers is None:

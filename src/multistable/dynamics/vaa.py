@@ -18,8 +18,8 @@ def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
     Returns:
         ``(...)`` in float64, each in [1/n, 1].
     """
-    check_positive_number("eps", eps)
     check_states(states)
+    check_positive_number("eps", eps)
     # Distances in float64, so that cancellation does not decide. The margin is for the rounding of the states
     # themselves: those that are eps apart but for it are the same.
     margin = 1 + 4 * torch.finfo(_at_least_single(states.dtype)).eps
@@ -39,8 +39,8 @@ def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
     Returns:
         ``(...)``, each in [1/n, 1].
     """
-    check_positive_number("eps", eps)
     check_states(states)
+    check_positive_number("eps", eps)
     value = proxy(states, eps)
     # Rounding may leave the interval by an ulp; the gradient is that of the formula.
     return value + (value.clamp(1 / states.shape[-2], 1) - value).detach()

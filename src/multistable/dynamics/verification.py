@@ -1,5 +1,6 @@
 """Whether networks under warmup are multistable by the true measure, at little cost where they are not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,6 +69,7 @@ class Verification:
         states: the states under each.
         horizon: M of the measure.
         eps: the tolerance of the VAA.
+        on_measure: called before each part of a look, with the number of its states and its steps.
     """
 
     system: System
@@ -78,6 +80,7 @@ class Verification:
     states: int
     horizon: int
     eps: float
+    on_measure: Callable[[int, int], None] = lambda states, steps: None
 
     @torch.no_grad()
     def judge(self, which: Tensor, step: int) -> Verdict:
@@ -150,6 +153,7 @@ class Verification:
 
     def _shares(self, which: Tensor, step: int, inputs: int, states: int, scale: float, steps: int) -> _Shares:
         """Under inputs ``scale`` times those of the measure; a VAA of 0 where states diverge."""
+        self.on_measure(inputs * states, steps)
         system, data, draws = self.of(which, step)
         batches = [draws.batch(len(data), states) for _ in range(inputs)]
         u = scale * draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)

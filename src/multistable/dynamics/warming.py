@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from multistable.dynamics.draws import Draws
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError
+from multistable.dynamics.progress import Line
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.states import random_hidden_states
 from multistable.dynamics.system import States, System
@@ -30,6 +31,7 @@ class Warming:
     optimiser: torch.optim.Optimizer
     history: WarmupHistory
     on_step: Callable[[WarmupStep], None] | None
+    line: Line
     limit: Tensor
     """At most how many gradient steps, ``(...)``."""
     batch_size: int
@@ -58,8 +60,13 @@ class Warming:
     def record(self, step: WarmupStep, took: Tensor | bool = True) -> None:
         """Keep and report a step that the networks ``took (...)``."""
         self.history.record(step, took)
+        self.line.step(step)
         if self.on_step is not None:
             self.on_step(step)
+
+    def measuring(self, states: int, steps: int) -> None:
+        """Report that the true VAA of so many states after so many steps comes next."""
+        self.line.measuring(len(self.history), states, steps)
 
 
 def gradients_of(loss: Tensor, warming: Warming) -> list[Tensor | None]:

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integers, shown
 from multistable.dynamics.algorithm_3 import paper_warmup
-from multistable.dynamics.checks import check_positive_number, check_target
+from multistable.dynamics.checks import AtMost, check_callable, check_positive_number, check_target, check_wanted
 from multistable.dynamics.contexts import measured_float32
 from multistable.dynamics.draws import Draws, Generators
 from multistable.dynamics.history import WarmupHistory, WarmupStep
 from multistable.dynamics.measure import DivergedError, estimate
+from multistable.dynamics.progress import showing
 from multistable.dynamics.reliable import reliable_warmup
 from multistable.dynamics.sequences import SequenceSet
 from multistable.dynamics.storing import Storage, levels_for
@@ -34,7 +35,7 @@ DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
 
 
 class WarmupWarning(UserWarning):
-    """A warmup ended without making the network multistable."""
+    """A warmup ended without making the network multistable, or without a wanted VAA that is verified."""
 
 
 def warmup(
@@ -43,7 +44,7 @@ def warmup(
     *,
     algorithm: str = "reliable",
     steps: int | None = None,
-    batch_size: int = 200,
+    batch_size: int = AtMost(200),
     lr: float = 1e-2,
     target: float | Sequence[float] = 0.95,
     tolerance: float = 0.1,
@@ -53,6 +54,7 @@ def warmup(
     generator: Generators = None,
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
     on_step: Callable[[WarmupStep], None] | None = None,
+    progress: bool = False,
 ) -> WarmupHistory:
     """Make a network multistable, in place.
 
@@ -75,28 +77,27 @@ def warmup(
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
         steps: for the default at most how many gradient steps, if not given 500, or 2,000 short ones where a VAA is
             wanted; for ``"paper"`` S, 100 if not given.
-        batch_size: n, the sequences of a step.
+        batch_size: n, the sequences of a step; where it is not given and there are fewer than 200, all of them.
         lr: alpha, the learning rate.
         target: k. For the default the VAA to reach, if it is at least 0.95, and else a VAA that is wanted, neither more
-            nor less; for ``"paper"`` the VAA* of each layer. For an ensemble also one for each member.
-        tolerance: how near the default comes to a VAA that is wanted.
+            nor less, and not below 1/32, which a single attractor has; for ``"paper"`` the VAA* of each layer. For an
+            ensemble also one for each member.
+        tolerance: how near the default comes to a VAA that is wanted; says nothing where none is.
         max_stabilisation: M*, the longest stabilisation period.
         increment: c; for ``"paper"`` the period of step s is drawn from {1, ..., min(M*, 1 + c s)}. The default lets
             periods grow with success.
         eps: the tolerance of VAA* and VAA.
         generator: where batches, time steps, periods and inputs are drawn from; see :func:`measure`.
         optimiser: called as ``optimiser(parameters, lr=lr)``.
-        on_step: called after each step, for progress.
+        on_step: called after each step.
+        progress: show on the standard error where the warmup is: a line that is written over on a terminal, a new one
+            every ten seconds elsewhere.
     """
-    if algorithm not in DEFAULT_STEPS:
-        raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {algorithm!r}")
-    sizes = {"batch_size": batch_size} | ({} if steps is None else {"steps": steps})
-    sizes |= {"max_stabilisation": max_stabilisation, "increment": increment}
-    for name, value in sizes.items():
-        positive_integer(name, value)
-    check_positive_number("eps", eps)
-    check_positive_number("lr", lr)
-    check_positive_number("tolerance", tolerance)
+    _check_ways(algorithm, optimiser, on_step)
+    sizes = {} if steps is None else {"steps": steps}
+    positive_integers(batch_size=batch_size, **sizes, max_stabilisation=max_stabilisation, increment=increment)
+    for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
+        check_positive_number(name, value)
     goal = check_target(target, members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -104,7 +105,8 @@ def warmup(
         measured_float32(),
         studying(rnn, sequences, batch_size=batch_size) as (system, data),
     ):
-        if min(len(data), batch_size) < 2:
+        batch_size = min(batch_size, len(data))
+        if batch_size < 2:
             raise ValueError(
                 f"sequences and batch_size must be at least two, a warmup drives their states apart, got {len(data)} "
                 f"sequences and batch_size = {batch_size}"
@@ -113,14 +115,14 @@ def warmup(
         draws = Draws(generator, system.members)
         final = min(FINAL_BATCH_SIZE, len(data))
         wants = (goal < AS_MANY_AS_POSSIBLE) & (algorithm == "reliable")
+        check_wanted(goal[wants], final)
         limit = torch.where(wants, WANTED_STEPS, DEFAULT_STEPS[algorithm])
         limit = limit if steps is None else torch.full_like(limit, steps)
-        tolerances = torch.where(wants, tolerance, torch.nan)
-        history = WarmupHistory(goal, tolerances, batch_size, final)
-        with restoring(parameters):
+        history = WarmupHistory(goal, torch.where(wants, tolerance, torch.nan), batch_size, final)
+        with restoring(parameters), showing(history, int(limit.max()), progress) as line:
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
-                *(system, data, draws, parameters, adjust, history, on_step),
+                *(system, data, draws, parameters, adjust, history, on_step, line),
                 *(limit, batch_size, lr, max_stabilisation, increment, eps, tolerance),
             )
             history.vaa = _run(algorithm, warming, final)
@@ -129,17 +131,27 @@ def warmup(
     return history
 
 
+def _check_ways(algorithm: str, optimiser: Any, on_step: Any) -> None:
+    if algorithm not in DEFAULT_STEPS:
+        raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
+    check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
+    if on_step is not None:
+        check_callable("on_step", on_step, "a function of a WarmupStep, or None")
+
+
 def _run(algorithm: str, warming: Warming, size: int) -> Any:
     """Warm up; returns the true VAA, measured at the end where it was not on the way."""
     measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
     if algorithm == "paper":
         paper_warmup(warming)
+        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         return _true_vaa(warming.system, warming.data, warming.draws, *measured)
     seeds = warming.draws.integer(2**31)
     multistable = warming.target.clamp(min=AS_MANY_AS_POSSIBLE)
-    verification = Verification(warming.system, warming.data, seeds, multistable, *measured)
+    verification = Verification(warming.system, warming.data, seeds, multistable, *measured, warming.measuring)
     vaa = reliable_warmup(warming, verification, _storage(warming, seeds, size))
     if bool(vaa.isnan().any()):
+        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)
         failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
         vaa = vaa.masked_scatter(vaa.isnan(), failed)

@@ -107,7 +107,10 @@ def to_torch(network: RNN) -> nn.RNNBase:
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
-        raise TypeError("only networks of single gru, lstm or chrono layers have a torch.nn counterpart")
+        raise TypeError(
+            "only networks of single gru, lstm or chrono layers have a torch.nn counterpart, or those that came from "
+            "torch.nn.RNN by ms.from_torch"
+        )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())
     with torch.random.fork_rng(devices=[]):

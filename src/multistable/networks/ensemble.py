@@ -84,7 +84,7 @@ def _check_members(members: Sequence[RNN]) -> None:
         if not isinstance(member, RNN):
             raise TypeError(
                 f"members must be ms.RNN networks, got {type(member).__name__} at index {index}; "
-                "ms.from_torch converts torch.nn.GRU and torch.nn.LSTM"
+                "ms.from_torch converts torch.nn.RNN, GRU and LSTM"
             )
         if not _same_architecture(member, members[0]):
             raise ValueError(

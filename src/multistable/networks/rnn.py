@@ -1,6 +1,9 @@
 """Stacked recurrent networks with the conventions of ``torch.nn.GRU``."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from inspect import Parameter
 from typing import Any, cast
 
 import torch
@@ -12,6 +15,9 @@ from multistable.cells import CELLS, Cell
 from multistable.networks.layers import CellLayer, Double, LayerState, Single
 
 CellSpec = str | Callable[..., Cell[Any]]
+
+# What every cell is given to make its weights with, where it is asked for.
+_FACTORY = ("generator", "device", "dtype")
 
 
 class RNN(nn.Module):
@@ -52,14 +58,16 @@ class RNN(nn.Module):
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         makers = _cell_makers(cell, double)
+        for make in makers:
+            check_options(make, options)
         factory = {"generator": generator, "device": device, "dtype": dtype}
         # A cell of the user's own need not know of what is not asked for.
         factory = {name: value for name, value in factory.items() if value is not None} | options
 
         def layer(features: int) -> CellLayer:
             if double:
-                return Double(*(make(features, hidden_size // 2, **factory) for make in makers))
-            return Single(makers[0](features, hidden_size, **factory))
+                return Double(*(_made(make(features, hidden_size // 2, **factory)) for make in makers))
+            return Single(_made(makers[0](features, hidden_size, **factory)))
 
         self.batch_first = batch_first
         self.layers = nn.ModuleList(layer(hidden_size if i else input_size) for i in range(num_layers))
@@ -161,6 +169,40 @@ class RNN(nn.Module):
         return repacked._replace(sorted_indices=packed.sorted_indices, unsorted_indices=packed.unsorted_indices), end
 
 
+def check_options(cell: CellSpec, options: Iterable[str]) -> None:
+    """The names are those of arguments of the cell beyond its sizes, as far as its signature tells."""
+    known = _options_of(_cell_maker(cell))
+    unknown = [] if known is None else [name for name in options if name not in known]
+    if unknown:
+        named = repr(cell) if isinstance(cell, str) else getattr(cell, "__name__", repr(cell))
+        raise TypeError(
+            f"the cell {named} takes no argument {unknown[0]!r}; beyond its sizes it takes: "
+            f"{', '.join(known or ()) or 'nothing'}"
+        )
+
+
+def _options_of(make: Callable[..., Any]) -> list[str] | None:
+    """The names of the arguments that a cell takes beyond its sizes; ``None`` where it may take any."""
+    while isinstance(make, partial):
+        make = make.func
+    if not isinstance(make, type):
+        return _named([make], first=2)
+    # What the ``__init__`` of a cell does not name is for the class above it, or for the initial weights.
+    return _named([vars(kind)["__init__"] for kind in make.__mro__ if "__init__" in vars(kind)], first=3)
+
+
+def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | None:
+    """The arguments after the ``first`` ones, of functions each of which hands on to the next what it does not name."""
+    names: list[str] = []
+    for function in functions:
+        parameters = inspect.signature(function).parameters.values()
+        positional = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        names += positional[first:] + [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+        if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
+            return [name for name in dict.fromkeys(names) if name not in _FACTORY]
+    return None
+
+
 def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Callable[..., Cell[Any]]]:
     """What makes the cells of a layer: one maker, or two for a double layer."""
     specs: list[Any] = list(cell) if isinstance(cell, tuple | list) else [cell]
@@ -172,13 +214,21 @@ def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Call
 
 
 def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
-    if callable(spec):
+    other_class = isinstance(spec, type) and not issubclass(spec, Cell)
+    if callable(spec) and not other_class:
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")
     if spec not in CELLS:
         raise ValueError(f"unknown cell {spec!r}; choose from {', '.join(CELLS)}, or pass a Cell class")
     return CELLS[spec]
+
+
+def _made(cell: Any) -> Cell[Any]:
+    """What a function of the user's own made is a cell."""
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell must make a Cell, got one that makes a {type(cell).__name__}")
+    return cell
 
 
 def _as_batch_of_one(state: Tensor) -> Tensor:

@@ -309,6 +309,11 @@ class DRQN:
 
 def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
     """The features of the inputs (a_{t-1}, o_t) of a Q-network, with the previous reward one more."""
+    if not isinstance(pomdp, POMDP):
+        raise TypeError(
+            f"pomdp must be a POMDP, for instance TMaze(20), got {pomdp!r}; multistable.rl.gym_agent.GymPOMDP makes "
+            "one of the id of a Gymnasium environment, or of a function that makes it"
+        )
     return pomdp.actions + pomdp.observation_size + reward_input
 
 

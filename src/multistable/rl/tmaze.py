@@ -102,7 +102,11 @@ class TMaze(POMDP):
 
     def step(self, state: Tensor, action: Tensor) -> Outcome:
         """One step of every maze: states and actions ``(...)``; terminal states stay."""
-        after = self._transition[state, action]
+        try:
+            after = self._transition[state, action]
+        except IndexError as error:
+            actions = f"0 to {len(ACTIONS) - 1} ({', '.join(ACTIONS)})"
+            raise ValueError(f"action must be of {actions}, and state as reset and step return it: {error}") from error
         ended = self._terminal[after]
         return Outcome(after, self._one_hot[after], self._reward[state, action], ended, ended)
 

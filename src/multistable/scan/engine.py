@@ -13,6 +13,7 @@ from multistable.cells.base import Cell
 from multistable.scan import cpu, fused, reference
 
 BACKENDS = ("auto", "reference", "fused")
+FUSED_LOOPS = ("triton", "cpu")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name, accepted in (("backend", BACKENDS), ("precision", fused.PRECISIONS)):
             if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
+                hint = ', the loop that "fused" has on that device' if self.backend in FUSED_LOOPS else ""
+                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}{hint}")
 
 
 _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 (it is frozen)
@@ -44,7 +46,13 @@ def engine(*, backend: str | None = None, precision: str | None = None) -> Itera
     """Choose the time loop and the precision of its products, for what is computed inside.
 
     ``with ms.engine(backend="fused", precision="tf32"): ...``. What is not given stays as it is outside. The fused
-    loops have first derivatives only; ``backend="reference"`` has all.
+    loops have first derivatives only; ``backend="reference"`` has all. ``ms.backends(rnn)`` tells which loop a network
+    gets: fused ones by their device, ``"triton"`` or ``"cpu"``.
+
+    Args:
+        backend: ``"auto"`` for a fused loop where there is one, ``"fused"`` for an error where there is none,
+            ``"reference"`` for the plain loop.
+        precision: of float32 products on a GPU, at least: ``"ieee"``, ``"tf32x3"`` (almost) or ``"tf32"``.
     """
     given = {name: value for name, value in (("backend", backend), ("precision", precision)) if value is not None}
     token = _settings.set(replace(_settings.get(), **given))

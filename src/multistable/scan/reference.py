@@ -20,7 +20,7 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
     """
     states = []
     for projected_t in projected:
-        state = cell.step(projected_t, state)
+        state = cell.checked_step(projected_t, state)
         states.append(state)
     return cell.State(*(torch.stack(field) for field in zip(*states, strict=True)))
 
@@ -28,5 +28,5 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
 def last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
     """The state after the last step alone, each field ``(..., n, hidden_size)``; arguments as for :func:`scan`."""
     for projected_t in projected:
-        state = cell.step(projected_t, state)
+        state = cell.checked_step(projected_t, state)
     return state

@@ -1,7 +1,7 @@
 """What every task is: sequences to learn from and to be tested on, a loss, and an accuracy where it has a meaning."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,7 +75,14 @@ class Task(ABC):
             raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
         if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise TypeError(f"dtype must be a floating-point type, got {dtype}")
-        return self.data_of(split, n, generator, generator.device if device is None else device, dtype)
+        where = torch.device(generator.device if device is None else device)
+        data = self.data_of(split, n, generator, where, dtype)
+        _check_data(data, self, n, where, dtype)
+        return data
+
+    def check_files(self) -> None:
+        """An error where files that :meth:`data_of` reads are missing or damaged; most tasks read none."""
+        return
 
     @abstractmethod
     def data_of(
@@ -95,6 +102,29 @@ class Task(ABC):
     @abstractmethod
     def accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
         """The share ``(...)`` of right answers, for the shapes of :meth:`loss`; ``None`` where it has no meaning."""
+
+
+def _check_data(data: Any, task: Task, n: int | None, device: torch.device, dtype: torch.dtype) -> None:
+    """What :meth:`Task.data_of` gave is what was asked for: a task of the user's own may be wrong."""
+    gives = f"data_of of {type(task).__name__} must give"
+    if not isinstance(data, Data) or not all(isinstance(entry, Tensor) for entry in data):
+        entries = ", ".join(type(entry).__name__ for entry in data) if isinstance(data, tuple) else "no tensors"
+        raise TypeError(f"{gives} Data(inputs, targets), two tensors, got {type(data).__name__} of {entries}")
+    time, features, (inputs, targets) = task.length, task.input_size, data
+    n = inputs.shape[1] if n is None and inputs.dim() == 3 else n
+    if tuple(inputs.shape) != (time, n, features) or n == 0:
+        expected = f"({time}, {n or 'n'}, {features})"
+        raise ValueError(f"{gives} inputs (time, n, features), here {expected}, got shape {tuple(inputs.shape)}")
+    if targets.dim() == 0 or len(targets) != n:
+        raise ValueError(f"{gives} targets (n, ...), one for each of {n} sequences, got shape {tuple(targets.shape)}")
+    if inputs.dtype != dtype:
+        raise TypeError(f"{gives} inputs of the dtype that it is asked for, {dtype}, got {inputs.dtype}")
+    for name, entry in data._asdict().items():
+        if entry.device.type != device.type:
+            raise ValueError(f"{gives} {name} on the device that it is asked for, {device}, got {entry.device}")
+    # The extremes are not finite where any input is not, and take no memory; tensors on "meta" have no values.
+    if not inputs.is_meta and not torch.stack(inputs.aminmax()).isfinite().all():
+        raise ValueError(f"{gives} finite inputs, got NaN or infinity")
 
 
 def check_answers(outputs: Tensor, targets: Tensor, answers: tuple[int, ...]) -> None:

@@ -48,6 +48,11 @@ class PermutedMNIST(Task):
         check_answers(outputs, targets, (outputs.shape[-2],))
         return (outputs[-1].argmax(-1) == targets).to(outputs.dtype).mean(-1)
 
+    def check_files(self) -> None:
+        """All four files are there, or can be downloaded, and are those of MNIST."""
+        for split in mnist.FILES:
+            mnist.load(split, self.data)
+
     def data_of(
         self, split: Split, n: int | None, generator: torch.Generator, device: Device, dtype: torch.dtype
     ) -> Data:

@@ -27,7 +27,13 @@ def name_of(task: object, registry: Mapping[str, type] = TASKS) -> str:
     for name, kind in registry.items():
         if type(task) is kind:
             return name
-    raise ValueError(f'{type(task).__name__} is not a registered task: TASKS["a name"] = {type(task).__name__}')
+    hint = ""
+    if isinstance(task, str) and task in registry:
+        hint = f", which is the name of {registry[task].__name__}"
+    elif isinstance(task, Task) and registry is TASKS:
+        hint = f'; TASKS["a name"] = {type(task).__name__} registers it'
+    known = ", ".join(kind.__name__ for kind in registry.values())
+    raise ValueError(f"task must be an object of a registered class, {known}, got {task!r}{hint}")
 
 
 def settings_of(task: Any) -> dict[str, Any]:

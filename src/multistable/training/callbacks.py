@@ -1,6 +1,6 @@
 """What a training tells those who watch it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from multistable.dynamics import WarmupStep
@@ -38,8 +38,11 @@ class Callback:
 class Callbacks(Callback):
     """Several as one."""
 
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self._callbacks = list(callbacks)
+    def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
+        self._callbacks = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+        for callback in self._callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"callbacks must be objects of classes derived from Callback, got {callback!r}")
 
     def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
         for callback in self._callbacks:

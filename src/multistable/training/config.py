@@ -1,10 +1,11 @@
 """What a run of a supervised benchmark is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from multistable.arguments import positive_integer
+from multistable.arguments import count, positive_integer
 from multistable.dynamics.checks import check_positive_number
 from multistable.tasks import (
     CopyFirstInput,
@@ -19,6 +20,8 @@ from multistable.training.settings import Config, Version
 AUXILIARY_LOSSES = ("reconstruction", "prediction")
 ANCHORS = ("cut", "random")
 WARMUP_SEQUENCES = ("data", "random")
+# A size that is not given is known once the task is.
+_OF_THE_TASK: Any = None
 
 
 VERSIONS = {
@@ -40,6 +43,8 @@ class RunConfig(Config):
     """A run of a supervised benchmark; the defaults are the paper's.
 
     Args:
+        hidden_size: units of a layer; those of :func:`paper_sizes` for the task when not given.
+        num_layers: how many layers; those of :func:`paper_sizes` for the task when not given.
         data_seed: the seed of the learning set and the test set, where it is not that of the run: runs that differ in
             their seed alone then divide one learning set in different ways.
         epochs: passes over the training set.
@@ -64,8 +69,12 @@ class RunConfig(Config):
     """
 
     unit: ClassVar[str] = "epoch"
+    # The defaults that all tasks once had: the runs there are keep their names.
+    unnamed: ClassVar[Mapping[str, Any]] = {"hidden_size": 128, "num_layers": 1}
 
     task: Task
+    hidden_size: int = _OF_THE_TASK
+    num_layers: int = _OF_THE_TASK
     data_seed: int | None = None
     epochs: int = 50
     training_sequences: int | None = None
@@ -83,6 +92,9 @@ class RunConfig(Config):
     warmup_vaa_every: int = 0
 
     def __post_init__(self) -> None:
+        for name, size in paper_sizes(self.task).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, size)
         super().__post_init__()
         for name, accepted in _CHOICES.items():
             if getattr(self, name) not in accepted:
@@ -92,6 +104,8 @@ class RunConfig(Config):
         for name in ("training_sequences", "testing_sequences", "stretch_length"):
             if getattr(self, name) is not None:
                 positive_integer(name, getattr(self, name))
+        if self.data_seed is not None:
+            object.__setattr__(self, "data_seed", count("data_seed", self.data_seed))
         check_positive_number("auxiliary_weight", self.auxiliary_weight)
         for name in ("pretraining_epochs", "warmup_vaa_every"):
             if getattr(self, name) != 0:

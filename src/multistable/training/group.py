@@ -59,8 +59,22 @@ class Group:
         for config in configs:
             config.check_sizes(self.learning.size)
         self.rows = division(configs, self.learning.size, device)
+        self._check_scores()
         self.sequences = TrainingSequences.of(self.learning, self.rows.training)
         self.best: list[dict[str, Any]] = [{"epoch": 0, "loss": math.inf} for _ in configs]
+
+    def _check_scores(self) -> None:
+        """The task has a loss and an accuracy of each run: a task of the user's own may be wrong."""
+        inputs, targets = self.learning.take(self.rows.training[:, :2])
+        outputs = inputs.new_zeros(self.task.answers, *inputs.shape[1:3], self.task.output_size)
+        for name, score in (("loss", self.task.loss), ("accuracy", self.task.accuracy)):
+            value: Any = score(outputs, targets)
+            shape = None if value is None else tuple(value.shape)
+            if shape != (len(self.configs),) and (name, shape) != ("accuracy", None):
+                raise ValueError(
+                    f"{name} of {type(self.task).__name__} must be a mean over n, one number for each network: for "
+                    f"outputs {tuple(outputs.shape)} of shape {(len(self.configs),)}, got {shape}"
+                )
 
     @property
     def steps(self) -> int:

@@ -1,16 +1,16 @@
 """The trained network of a run."""
 
-from pathlib import Path
+from os import PathLike
 
 from multistable.training.model import Model
 from multistable.training.store import RunFolder
 
 
-def load(path: Path | str) -> Model:
+def load(path: PathLike[str] | str) -> Model:
     """The network of a finished run with its best weights, of an agent its last; ``load(path).rnn`` is an ``ms.RNN``.
 
     Args:
-        path: the folder of the run.
+        path: the folder of the run, also as the ``RunFolder`` that ``train`` returns.
     """
     folder = RunFolder(path)
     if not folder.finished:

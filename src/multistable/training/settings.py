@@ -9,16 +9,19 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from multistable.arguments import positive_integer
+import torch
+
+from multistable.arguments import count, positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target
 from multistable.dynamics.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup import DEFAULT_STEPS
-from multistable.scan import engine
-from multistable.scan.fused import PRECISIONS
+from multistable.networks.rnn import RNN, check_options
 from multistable.tasks import settings_of
 
 DTYPES = ("float32", "float64")
+# Not "tf32x3": products that a gradient is needed of are float32 in it, so that it would be another name for "ieee".
+PRECISIONS = {"ieee": ieee_float32, "tf32": tf32}
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,15 @@ class Config(ABC):
         warmup_learning_rate: alpha.
         max_stabilisation: M*.
         increment: c.
-        precision: of the products of training on a GPU, see ``ms.engine``; with ``"tf32"`` of PyTorch's own, too.
+        precision: of the products of training on a GPU, ``"ieee"`` or ``"tf32"``, PyTorch's own among them.
         dtype: of weights and data.
     """
 
     unit: ClassVar[str]
     """What training is counted in, ``"epoch"`` or ``"episode"``: each line of metrics says which it is of."""
+
+    unnamed: ClassVar[Mapping[str, Any]] = {}
+    """What a run's hash leaves out in place of a default, for settings whose default depends on the task."""
 
     task: Any
     cell: str
@@ -99,6 +105,7 @@ class Config(ABC):
                 raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
         for name in _COUNTS:
             positive_integer(name, getattr(self, name))
+        object.__setattr__(self, "seed", count("seed", self.seed))
         for name in ("learning_rate", "warmup_learning_rate", "eps"):
             check_positive_number(name, getattr(self, name))
         if self.vaa_every != 0:
@@ -106,6 +113,22 @@ class Config(ABC):
         check_target(self.target, None)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
+        self._check_cell_options()
+
+    def _check_cell_options(self) -> None:
+        """The cell can be made with its options."""
+        options = self.cell_options
+        if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
+            raise ValueError(f"cell_options must be a dict, arguments of the cell by their names, got {options!r}")
+        if not options:
+            return
+        check_options(self.cell, options)
+        try:
+            RNN(self.cell, self.input_size, self.hidden_size, generator=torch.Generator(), **options)
+        except TypeError as error:
+            raise ValueError(
+                f"cell_options must be as the cell {self.cell!r} takes them, got {options}: {error}"
+            ) from error
 
     @classmethod
     @abstractmethod
@@ -156,8 +179,7 @@ class Config(ABC):
 
         A warmup is not computed in it, no more than a measure is: rounding states to TF32 keeps them apart.
         """
-        known = {"ieee": ieee_float32, "tf32": tf32}
-        return known[self.precision]() if self.precision in known else engine(precision=self.precision)
+        return PRECISIONS[self.precision]()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_dict` is the inverse."""
@@ -180,7 +202,7 @@ class Config(ABC):
 
         A setting that is added later, with a default that means what was before, does not rename the runs there are.
         """
-        without, defaults = self.without_meaning(), _defaults(type(self))
+        without, defaults = self.without_meaning(), _defaults(type(self)) | dict(self.unnamed)
         settings = {name: value for name, value in self.to_dict().items() if name not in without}
         differing = {name: value for name, value in settings.items() if value != defaults.get(name, MISSING)}
         return hashlib.sha256(json.dumps(differing, sort_keys=True).encode()).hexdigest()[:12]
@@ -192,7 +214,7 @@ class Config(ABC):
 
 
 _CHOICES: dict[str, Sequence[str]] = {
-    "precision": PRECISIONS,
+    "precision": list(PRECISIONS),
     "dtype": DTYPES,
     "warmup_algorithm": list(DEFAULT_STEPS),
 }

@@ -1,6 +1,5 @@
 """A run is a folder: its files, written so that a process killed at any moment leaves them usable."""
 
-import contextlib
 import json
 import os
 import re
@@ -65,8 +64,14 @@ class RunFolder:
         path: the folder; made when first written to.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: os.PathLike[str] | str) -> None:
         self.path = Path(path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
 
     @classmethod
     def of(cls, config: Config, out: Path | str) -> "RunFolder":
@@ -113,13 +118,17 @@ class RunFolder:
         return self._read_json("warmup.json") if (self.path / "warmup.json").exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What was recorded at each epoch. A line that was cut off in the middle of its writing is left out."""
+        """What was recorded at each epoch. A last line that was cut off in the middle of its writing is left out."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         rows = []
-        for line in lines:
-            with contextlib.suppress(json.JSONDecodeError):
+        for number, line in enumerate(lines, start=1):
+            try:
                 rows.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                if number < len(lines):
+                    told = f"{path} cannot be read: {error} in its line {number}. Delete {self.path} to run it again"
+                    raise DamagedRunError(told) from error
         return rows
 
     def weights(self) -> dict[str, Tensor]:
@@ -150,10 +159,11 @@ class RunFolder:
 
     def keep_metrics(self, up_to: int, unit: str = "epoch") -> None:
         """Forget what was recorded after an epoch or episode, the ``unit``, before it is done again."""
-        rows = self.metrics()
-        kept = [row for row in rows if row[unit] <= up_to]
-        if rows:
-            write_atomically(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in kept).encode())
+        path = self.path / "metrics.jsonl"
+        # Also where nothing is kept: what follows must not be written after a line that was cut off.
+        if path.exists():
+            kept = [row for row in self.metrics() if row[unit] <= up_to]
+            write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept).encode())
 
     def checkpoints(self) -> list[int]:
         """The epochs that the run can go on from, the latest last."""

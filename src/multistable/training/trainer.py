@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ import torch
 
 import multistable
 from multistable.arguments import positive_integer
+from multistable.tasks import Task
 from multistable.training.adam import warn_of_passed_over
 from multistable.training.callbacks import Callback, Callbacks
 from multistable.training.config import RunConfig
@@ -37,7 +39,7 @@ def train(
     out: Path | str = "runs",
     *,
     device: torch.device | str | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Iterable[Callback] | Callback = (),
     together: int = 32,
 ) -> list[RunFolder]:
     """Train runs, each in its own folder under ``out``.
@@ -60,12 +62,15 @@ def train(
     Raises:
         BusyRunError: after all others are done, when another process is working on some of the runs.
     """
-    configs = [configs] if isinstance(configs, Config) else list(configs)
+    configs = _runs(configs)
     positive_integer("together", together)
-    where = usual_device() if device is None else torch.device(device)
+    where = chosen_device(device) or usual_device()
     callback = Callbacks(callbacks)
+    launches = groups(configs, together)
+    for group in launches:
+        _check_files(group, out)
     busy: list[RunFolder] = []
-    for group in groups(configs, together):
+    for group in launches:
         busy += _train_unfinished(group, Path(out), where, callback)
     if busy:
         names = ", ".join(folder.path.name for folder in busy)
@@ -78,6 +83,28 @@ def usual_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def chosen_device(device: torch.device | str | None, here: bool = True) -> torch.device | None:
+    """The device that was asked for, if any; one that this machine has, unless it need not be ``here``."""
+    if device is None:
+        return None
+    there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    name = str(device)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
+        told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
+        raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
+    return torch.device(name)
+
+
+def _runs(given: Any) -> list[Config]:
+    """The configurations that are to be trained."""
+    runs = [given] if isinstance(given, Config) or not isinstance(given, Iterable) else list(given)
+    other = [run for run in runs if not isinstance(run, Config)]
+    if other:
+        raise TypeError(f"configs must be a RunConfig or an AgentConfig, or a list of them, got {other[0]!r}")
+    return runs
+
+
 def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]:
     """Runs that can be trained in one launch, at most ``together`` of them; each run once."""
     alike: dict[str, dict[str, AnyConfig]] = {}
@@ -86,6 +113,13 @@ def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]
         alike.setdefault(json.dumps(config.goes_with().to_dict()), {})[config.name] = config
     lists = [list(runs.values()) for runs in alike.values()]
     return [runs[start : start + together] for runs in lists for start in range(0, len(runs), together)]
+
+
+def _check_files(configs: Sequence[Config], out: Path | str) -> None:
+    """What the task of a group reads is there, if any of its runs has yet to be trained."""
+    task = configs[0].task
+    if isinstance(task, Task) and not all(RunFolder.of(config, out).finished for config in configs):
+        task.check_files()
 
 
 Run = tuple[Config, RunFolder]

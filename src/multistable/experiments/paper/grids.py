@@ -7,7 +7,6 @@ from typing import Any
 from multistable.rl import Maze
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST, Task
 from multistable.training import RunConfig
-from multistable.training.config import paper_sizes
 
 CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
 WARMED = ("lstm", "gru", "mgu", "chrono")
@@ -37,8 +36,6 @@ def grid(
 ) -> tuple[RunConfig, ...]:
     """A run for each task, cell and version, in the paper's sizes, with what figures of it need recorded."""
     return tuple(
-        RunConfig(
-            task=task, cell=cell, version=version, **paper_sizes(task) | RECORDED.get((task, cell), {}) | settings
-        )
+        RunConfig(task=task, cell=cell, version=version, **RECORDED.get((task, cell), {}) | settings)
         for task, cell, version in product(tasks, cells, versions)
     )

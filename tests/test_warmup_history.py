@@ -1,0 +1,119 @@
+"""How a warmup is judged by its history, and what it says of itself: made-up histories."""
+
+import pytest
+import torch
+
+import multistable as ms
+
+COLLAPSED, APART = 1 / 32, 0.95
+
+
+def history_of(
+    vaa_star, vaa=COLLAPSED, target=0.95, tolerance=torch.nan, batch_size=32, final_batch_size=32, took=None
+):
+    """VAA* of a network of one layer at each step; of several layers ``(steps, layers)``, and of R ``(..., R)``."""
+    values = torch.as_tensor(vaa_star, dtype=torch.float32)
+    values = values.unsqueeze(-1) if values.dim() == 1 else values
+    leading = values.shape[2:]
+    made = ms.WarmupHistory(
+        torch.full(leading, target, dtype=torch.float64), torch.full(leading, tolerance), batch_size, final_batch_size
+    )
+    for index, value in enumerate(values):
+        step = ms.WarmupStep(index + 1, value, torch.zeros(leading), torch.ones(leading))
+        made.record(step, True if took is None else torch.tensor(took[index]))
+    made.vaa = vaa
+    return made
+
+
+# How it is judged
+
+
+@pytest.mark.parametrize(
+    ("vaa_star", "outcome"),
+    [
+        ([APART] * 7 + [COLLAPSED] * 3, "short"),
+        ([COLLAPSED] * 7 + [APART] * 3, "short"),
+        ([APART] * 10 + [COLLAPSED] * 10, "collapsed"),
+        ([APART] * 11 + [COLLAPSED] * 9, "short"),
+        ([COLLAPSED] * 10 + [APART] * 10, "drifting"),
+        ([COLLAPSED] * 11 + [APART] * 9, "drifting"),
+        ([COLLAPSED] * 12 + [APART] * 8, "short"),
+        ([COLLAPSED] * 3, "collapsed"),
+    ],
+)
+def test_the_last_ten_steps_decide_whether_a_network_collapsed_or_drifts(vaa_star, outcome):
+    assert history_of(vaa_star).outcome == outcome
+
+
+@pytest.mark.parametrize("batch_size", [8, 200])
+def test_fewer_than_one_and_a_half_attractors_in_a_batch_are_a_collapse(batch_size):
+    for count, collapsed in ((1.45, True), (1.55, False)):
+        made = history_of([count / batch_size] * 10, batch_size=batch_size, vaa=1.0)
+        assert made.outcome == ("collapsed" if collapsed else "multistable")
+
+
+@pytest.mark.parametrize("states", [16, 32])
+def test_fewer_than_one_and_a_half_attractors_are_not_multistable_however_low_the_target(states):
+    for count, outcome in ((1.45, "short"), (1.55, "multistable")):
+        made = history_of([APART] * 10, vaa=count / states, target=0.01, final_batch_size=states)
+        assert made.outcome == outcome
+
+
+def test_one_collapsed_layer_is_enough():
+    layers = torch.tensor([[APART, COLLAPSED]]).expand(10, 2)
+    assert history_of(layers, vaa=1.0).outcome == "collapsed"
+
+
+# What it tells
+
+
+def test_the_final_vaa_star_of_a_layer_is_the_mean_of_ten_steps():
+    steps = torch.arange(1.0, 15.0)
+    made = history_of(torch.stack([steps, 100 * steps], dim=-1))
+    assert made.final_vaa_star.tolist() == [9.5, 950.0]
+
+
+def test_the_final_vaa_star_of_a_member_is_that_of_its_own_steps():
+    """Two layers of two members, the first of which finished after 12 of 20 steps."""
+    steps = torch.arange(1.0, 21.0)
+    values = torch.stack([steps, 100 * steps], dim=-1).unsqueeze(-1).expand(20, 2, 2)
+    made = history_of(values, vaa=[1.0, 1.0], took=[[step < 12, True] for step in range(20)])
+    assert made.final_vaa_star.tolist() == [[7.5, 15.5], [750.0, 1550.0]]
+
+
+def test_a_layer_that_stayed_behind_is_seen_though_the_network_is_multistable():
+    made = history_of(torch.tensor([[0.06, 0.73]]).expand(12, 2), vaa=1.0)
+    assert made.outcome == "multistable"
+    assert repr(made) == "WarmupHistory(outcome='multistable', vaa=1.0, steps=12, final_vaa_star=[0.06, 0.73])"
+
+
+def test_an_ensemble_tells_of_each_member_and_of_many_a_few():
+    two = history_of(torch.full((3, 1, 2), APART), vaa=[1.0, 1 / 3])
+    outcomes, ends = "outcome=['multistable', 'drifting']", "final_vaa_star=[[0.95, 0.95]]"
+    assert repr(two) == f"WarmupHistory({outcomes}, vaa=[1.0, 0.333], steps=[3, 3], {ends})"
+    many = repr(history_of(torch.full((3, 1, 100), APART), vaa=[1.0] * 100))
+    assert many.startswith("WarmupHistory(outcome=['multistable', 'multistable', ")
+    assert "...]" in many
+    assert len(many) < 300
+
+
+def test_a_history_can_be_shown_before_its_end():
+    assert repr(history_of([], vaa=None)) == "WarmupHistory(steps=0)"
+    assert repr(history_of([0.5], vaa=None)) == "WarmupHistory(steps=1, final_vaa_star=[0.5])"
+
+
+def test_a_wanted_vaa_that_was_missed_is_told_in_its_own_words():
+    (message,) = history_of([APART] * 10, vaa=0.14, target=0.25, tolerance=0.1).failures()
+    assert "VAA 0.140 is not verified to be within 0.1 of the wanted 0.25" in message
+    assert "the network to its wanted VAA (missed)" in message
+    assert "multistable" not in message
+
+
+def test_each_member_has_a_message_of_its_own():
+    made = history_of(torch.full((10, 1, 3), APART), vaa=[0.5, 1.0, 0.14])
+    made.target, made.tolerance = torch.tensor([0.95, 0.95, 0.25]), torch.tensor([torch.nan, torch.nan, 0.1])
+    drifting, missed = made.failures()
+    assert drifting.startswith(
+        "warmup did not make member 0 multistable: VAA = 0.500 afterwards (drifting: VAA* is near"
+    )
+    assert missed.startswith("warmup did not bring member 2 to its wanted VAA (missed): VAA 0.140 is not")
