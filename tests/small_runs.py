@@ -1,4 +1,4 @@
-"""A run that takes a moment."""
+"""A run that takes a moment, and what is recorded of one that never was."""
 
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunConfig
@@ -18,6 +18,9 @@ SMALL = {
     "warmup_batch_size": 8,
     "max_stabilisation": 10,
 }
+
+RECORD = {"seconds": 60.0, "together": 5, "device": "a GPU", "torch": "2.0", "multistable": "0.1.0"}
+"""How results came about, as a run records it."""
 
 
 def small(**changes):

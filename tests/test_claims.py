@@ -1,6 +1,7 @@
 """Verdicts on made-up results: each can hold, not hold, and lack runs."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,13 +29,15 @@ from made_up_results import (
     warmed_on,
 )
 from multistable.cli.experiments import show_claims
-from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
-from multistable.experiments.claims.base import forgets_long, less
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Claim
+from multistable.experiments.claims.base import below, by, forgets_long, less
 from multistable.experiments.claims.reinforcement import correlation
 from multistable.experiments.experiment import Experiment, Spread
-from multistable.experiments.report import PAGE, write_report
+from multistable.experiments.paper.grids import TASKS
+from multistable.experiments.report import PAGE, verdicts, write_report
 from multistable.experiments.scales import PAPER, SCALES
-from multistable.tasks import Denoising
+from multistable.rl import Maze
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
 from multistable.training import RunConfig
 
 
@@ -192,12 +195,32 @@ def test_the_cases_behind_a_count_are_listed(capsys):
     assert sum(line.startswith("    open: ") for line in lines) == 25
 
 
+def test_the_table_has_the_cases_of_a_claim_that_counts_them(capsys):
+    """C18 before it is decided; C23, which has other comparisons beside them; a claim without runs."""
+    some = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
+    runs = {"C18": some, "C23": pretrained(risen=4), "C9": []}
+    show_claims([CLAIMS[name].finding(results) for name, results in runs.items()], "made up", details=False)
+    told = capsys.readouterr().out
+    assert re.search(r"C18 .* not enough runs +5 of 5 cases as claimed, of 30 ", told)
+    assert re.search(r"C23 .* holds +2 of 2 as claimed *\n +12 of 21 cases as claimed, of 21 ", told)
+    assert re.search(r"C9 .* not enough runs +none ", told)
+
+
+def test_without_runs_a_claim_is_told_in_terms_that_fit():
+    """n is that of the runs, of which there are none; agents are in mazes."""
+    said = {name: [check.said for check in CLAIMS[name].finding([]).checks] for name in ("C1", "C5", "C12")}
+    assert "CopyFirstInput, lstm, VAA before training: (no run), below 1.5/n?" in said["C1"]
+    assert "lstm, VAA after training: (no run), below 3/n?" in said["C5"]
+    assert said["C12"] == ["0 of 3 lengths of the maze"]
+
+
 def test_the_page_lists_the_cases_behind_a_count(tmp_path):
     runs = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
     source = {run.config.name: replace(run, record=RECORD) for run in runs}
     experiment = Experiment("made-up", 0, (), "Made up", tuple(run.config for run in runs), (), ("C18",))
     write_report([experiment], PAPER, tmp_path, "command", source)
     page = (tmp_path / PAGE).read_text()
+    assert "<summary>comparisons: 5 of 5 cases as claimed, of 30</summary>" in page
     summary, cases = page.split("the double layer without warmup is worse in 5 of 5 cases")[1].split("<ul>", 1)
     assert "<li>" not in summary
     cases = cases.split("</ul>")[0]
@@ -338,6 +361,43 @@ def test_agents_that_never_learn_say_nothing_of_return_and_vaa():
 def test_the_rank_correlation_is_spearmans(returns, vaas, expected):
     (result,) = agents(MAZES[0], ("gru", "classic"), returns, vaas=vaas, seeds=1)
     assert correlation(result) == pytest.approx(expected)
+
+
+def made_up_experiment(*runs, claims=("C9",)):
+    return Experiment(
+        "made-up", 0, (), "Made up", tuple(run.config for run in runs if run.config.seed == 0), (), claims
+    )
+
+
+def test_a_claim_is_judged_on_the_papers_tasks_whatever_else_an_experiment_has():
+    """C9, with results at T = 1000 that would refute it, and would leave it open for want of other cells."""
+    papers = RESULTS["C9"][0]
+    others = versions([CopyFirstInput(1000)], {"classic": 0.9, "warmup": 0.5}, cells=["gru"])
+    source = {run.config.name: run for run in papers + others}
+    own = [made_up_experiment(*papers), made_up_experiment(*others)]
+    alone, beside = (verdicts(some, PAPER, source)["C9"] for some in (own[:1], own))
+    assert alone.verdict == beside.verdict == HOLDS
+    assert alone.checks == beside.checks
+    without_600 = [run for run in papers if run.config.task != COPY[-1]]
+    assert verdicts([made_up_experiment(*without_600, *others)], PAPER, source)["C9"].verdict == OPEN
+
+
+def test_a_claim_of_ones_own_is_judged_on_its_own_tasks(monkeypatch):
+    def learned(results):
+        return [below("gru", by(results, lambda config: config.cell, "test_loss")["gru"], 0.1)]
+
+    long = CopyFirstInput(1000)
+    monkeypatch.setitem(CLAIMS, "C9", Claim("C9", "It is learned", "", learned, tasks=(long,)))
+    runs = [*made(long, "gru", test_loss=0.01), *made(COPY[0], "gru", test_loss=0.9)]
+    finding = verdicts([made_up_experiment(*runs)], PAPER, {run.config.name: run for run in runs})["C9"]
+    assert finding.verdict == HOLDS
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_scale_changes_the_papers_tasks_and_no_others(scale):
+    own = [CopyFirstInput(1000), Denoising(400, 5), Denoising(200, 50), PermutedLineSequentialMNIST(100), Maze(7)]
+    assert [SCALES[scale].tasks(task) for task in own] == own
+    assert len({SCALES[scale].tasks(task) for task in TASKS}) == len(TASKS)
 
 
 def test_the_numbers_stand_beside_the_verdict():

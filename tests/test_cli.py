@@ -4,7 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 import multistable as ms
 from multistable.cli import app, runs
 from multistable.cli import train as train_command
+from multistable.cli.progress import duration
+from multistable.cli.results import differing
+from multistable.experiments.estimate import seconds
 from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
@@ -217,6 +220,16 @@ def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
     assert "4 of 5 runs to train" in result.stdout
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_dry_run_tells_how_long_it_may_take(monkeypatch, tmp_path, device):
+    line = "copy --T 50 --cell gru --cell lstm --version classic --seeds 2"
+    configs = configs_of(monkeypatch, line)
+    forecast = sum(seconds([c for c in configs if c.cell == cell], device) for cell in ("gru", "lstm"))
+    told = call(f"train {line} --dry-run --device {device}", "--out", tmp_path).stdout
+    expected = f"in 2 groups, folders in {tmp_path}. Roughly {duration(forecast)} on {device}."
+    assert f"4 of 4 runs to train, {expected}" in " ".join(told.split())
+
+
 def test_runs_are_shown_and_compared(tmp_path):
     call(f"{SMALL} --epochs 2 --version warmup --seeds 2", "--out", tmp_path)
     folders = sorted(path for path in tmp_path.iterdir() if path.is_dir())
@@ -227,6 +240,34 @@ def test_runs_are_shown_and_compared(tmp_path):
     assert re.search(r"hidden_size +4\b", one.stdout)
     assert all(folder.name in both.stdout for folder in folders)
     assert "gru warmup, mean ± sd of 2" in both.stdout
+
+
+def settings_shown(folders):
+    """Of the table of ``show``, the titles before the results, and the words of each row after its name."""
+    lines = call("show", *folders).stdout.splitlines()
+    (header,) = (line for line in lines if "best epoch" in line)
+    rows = {words[0]: words[1:] for line in lines if (words := line.split()) and words[0].startswith("copy-")}
+    return re.split(" {2,}", header.partition("best epoch")[0].strip()), [rows[folder.name] for folder in folders]
+
+
+def test_a_table_has_the_settings_in_which_runs_differ(tmp_path):
+    small = f"{SMALL} --epochs 1 --version classic --out {tmp_path} --seeds 2"
+    for line in (small, small.replace("--T 5", "--T 9"), small.replace("--hidden 4", "--hidden 6")):
+        call(line)
+    folders = sorted((path for path in tmp_path.iterdir()), key=lambda path: RunFolder(path).config().hidden_size)
+    header, rows = settings_shown(folders)
+    assert header == ["run", "hidden size", "T"]
+    configs = [RunFolder(folder).config() for folder in folders]
+    assert [row[:2] for row in rows] == [[str(config.hidden_size), str(config.task.T)] for config in configs]
+    assert settings_shown(folders[-2:])[0] == ["run"]
+    means = re.findall(r"mean ± sd of 2 +(\d) +(\d) ", call("show", *folders).stdout)
+    assert sorted(means) == [("4", "5"), ("4", "9"), ("6", "5")]
+
+
+def test_a_setting_without_meaning_for_a_run_tells_no_runs_apart():
+    classic, warmed = (RunConfig(CopyFirstInput(5), "gru", version=version) for version in ("classic", "warmup"))
+    assert differing([replace(classic, target=0.5), warmed]) == []
+    assert differing([replace(warmed, target=0.5), classic, warmed]) == ["target"]
 
 
 def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
@@ -283,6 +324,15 @@ def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
         ("copy --T 5 --set nothing=3", "got 'nothing'"),
         ("copy --T 5 --set epochs", "--set must be NAME=VALUE, got 'epochs'"),
         ("copy --T 5 --set seed=3", "--seed sets it"),
+        ("copy --T 5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
+        ("copy --T 5 --epochs 1 --set epochs=3 --dry-run", "epochs must be given once, got 1 and, by --set, 3"),
+        ("copy --T 5 --k 0.5 --set target=0.9 --dry-run", "target must be given once, got 0.5 and, by --set, 0.9"),
+        (
+            "copy --T 5 --vaa-every 0 --set vaa_every=1 --dry-run",
+            "vaa_every must be given once, got 0 and, by --set, 1",
+        ),
+        ("copy --set T=5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
+        ("psmnist --data a --set data=b --dry-run", "data must be given once, got a and, by --set, b"),
         ("copy --T 5 --training-sequences 20", "batch_size must not exceed the 16 training sequences, got 32"),
         ("copy --T 5 --epochs many", "--epochs"),
         ("copy --T 5 --together 0", "--together"),
@@ -385,10 +435,18 @@ def test_settings_of_the_papers_tasks_are_options(task):
     assert set(task.__dataclass_fields__) <= set(options_of_train())
 
 
-def test_set_reaches_the_settings_of_any_task(monkeypatch):
-    @dataclass(frozen=True)
-    class Later(CopyFirstInput):
-        lag: int = 1
+def test_what_has_no_option_is_listed_as_it_can_be_set(monkeypatch):
+    """Here k is the target of a warmup, and --shuffled is no option at all."""
 
-    monkeypatch.setitem(TASKS, "later", Later)
-    assert configs_of(monkeypatch, "later --T 7 --set lag=3")[0].task == Later(7, lag=3)
+    @dataclass(frozen=True)
+    class SumOfFirst(CopyFirstInput):
+        k: int = 2
+        shuffled: bool = False
+
+    monkeypatch.setitem(TASKS, "sum", SumOfFirst)
+    listed = {line.split()[0]: line for line in call("list tasks").stdout.splitlines() if line.strip()}
+    assert " --T T [--set k=K] [--set shuffled=SHUFFLED]  " in listed["sum"]
+    assert " --T T --N N [--no-cue]  " in listed["denoising"]
+    assert " [--data DATA]  " in listed["psmnist"]
+    config = configs_of(monkeypatch, "sum --T 7 --set k=3 --set shuffled=true --k 0.5")[0]
+    assert (config.task, config.target) == (SumOfFirst(7, 3, True), 0.5)

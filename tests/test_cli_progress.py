@@ -17,6 +17,7 @@ from interruption import interrupted
 from multistable.cli.errors import reporting
 from multistable.cli.progress import Bars, Pace, duration
 from multistable.dynamics import WarmupStep
+from multistable.extras import how_to_install
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunConfig, RunFolder
 from test_cli import SMALL, call
@@ -258,5 +259,5 @@ def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
     result = call(f"{SMALL} --tensorboard --out", tmp_path)
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
-    assert 'pip install "multistable[tensorboard]"' in result.stderr
+    assert f"TensorBoard output needs the package tensorboard: {how_to_install('tensorboard')}" in result.stderr
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from multistable.cli import app
-from multistable.cli import experiments as cli
+from multistable.cli import runs as cli
 from multistable.experiments.agent_pictures import running_mean
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
@@ -26,7 +26,7 @@ from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunConfig, RunFolder
 from multistable.training.store import Checkpoint
 from small_agents import small_agent
-from small_runs import small
+from small_runs import RECORD, small
 
 ALL = experiments()
 
@@ -313,9 +313,9 @@ def test_a_forecast_is_of_what_is_left(monkeypatch, tmp_path):
         for epoch in epochs:
             folder.write_checkpoint(epoch, Checkpoint({"w": torch.zeros(1)}, {}))
     monkeypatch.setattr(cli, "seconds", lambda configs, device, done: (len(configs), device, done))
-    assert cli._forecast(runs, tmp_path, "cpu") == (2, "cpu", 2)
-    assert cli._forecast(runs[1:], tmp_path, "cpu") == (1, "cpu", 4)
-    assert cli._forecast(runs, tmp_path / "new", "cpu") == (2, "cpu", 0)
+    assert cli.forecast(runs, tmp_path, "cpu") == (2, "cpu", 2)
+    assert cli.forecast(runs[1:], tmp_path, "cpu") == (1, "cpu", 4)
+    assert cli.forecast(runs, tmp_path / "new", "cpu") == (2, "cpu", 0)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -350,7 +350,7 @@ def test_claims_are_read_from_stored_results(command, tmp_path):
     for T, cell, seed in product((50, 300, 600), ("lstm", "gru", "mgu"), range(3)):
         for version, loss in (("classic", 0.9), ("warmup", 1e-4)):
             config = RunConfig(CopyFirstInput(T), cell, version=version, seed=seed)
-            results.append(Result(config, metrics, {"test_loss": loss}, {}))
+            results.append(Result(config, metrics, {"test_loss": loss, "warmup": None}, RECORD))
     write_results(results, tmp_path / "stored.json")
     shown = command("claims", "--scale", "paper", "--results", tmp_path / "stored.json", "--details")
     assert shown.exit_code == 0, shown.output

@@ -15,6 +15,7 @@ from multistable.experiments.experiment import Experiment, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
 from multistable.experiments.scales import SMOKE, Scale
+from multistable.extras import how_to_install
 from multistable.tasks import PermutedSequentialMNIST
 from multistable.training import Callback, RunFolder
 from small_runs import small
@@ -217,7 +218,7 @@ def test_without_ray_the_command_says_which_extra_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["reproduce", "copy", "--engine", "ray", "--dry-run"])
     assert result.exit_code == 1
-    assert 'pip install "multistable[ray]"' in result.stderr
+    assert f"--engine ray needs the package ray: {how_to_install('ray')}" in result.stderr
 
 
 def test_engines_that_do_not_fit_are_refused():

@@ -10,7 +10,7 @@ import pytest
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
 from multistable.training import RunFolder
-from small_runs import small
+from small_runs import RECORD, small
 
 RUNS = [small(seed=seed) for seed in range(4)]
 
@@ -31,8 +31,8 @@ def finish(config, out, device="CPU"):
     folder.path.mkdir(parents=True)
     folder.write_config(config)
     folder.add_metrics({"epoch": 0, "validation_loss": 1 / 3 + config.seed})
-    record = {"seconds": 1 + config.seed, "together": 1, "device": device}
-    folder.finish({"results": {"test_loss": 0.1}, "record": record})
+    record = RECORD | {"seconds": 1 + config.seed, "device": device}
+    folder.finish({"results": {"test_loss": 0.1, "warmup": None}, "record": record})
 
 
 @pytest.fixture

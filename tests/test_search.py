@@ -1,5 +1,6 @@
 """Searches for hyperparameters: what is tried, what wins, and that nothing is done twice."""
 
+import re
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from multistable.cli import app
 from multistable.experiments.experiment import Result, finished
 from multistable.experiments.search import Space, by_grid, by_optuna, select
 from multistable.experiments.selection import final, setting_of
+from multistable.extras import how_to_install
 from multistable.training import train
 from small_runs import SMALL, small
 
@@ -126,6 +128,22 @@ def test_the_command_shows_the_settings_and_the_final_runs(command, tmp_path, se
     assert len([path for path in tmp_path.iterdir() if (path / "summary.json").exists()]) == 2 * 2 + 2
 
 
+@pytest.mark.parametrize(("search", "groups"), [("grid", 1), ("optuna", 2)])
+def test_a_dry_run_tells_the_runs_of_the_search_and_does_nothing(command, tmp_path, search, groups):
+    """A grid is trained at once, what Optuna proposes one setting after the other."""
+    pytest.importorskip("optuna")
+    line = ("copy", "--T", "6", "--version", "classic", "--search", search, "--trials", "2")
+    told = command(*line, "--dry-run").stdout
+    assert not any(tmp_path.iterdir())
+    assert re.search(r"gru classic +2 +4 +0\b", told)
+    assert f"4 of 4 runs to train, in {groups} group" in told
+    assert re.search(r"Roughly 0:00:\d\d on cpu\.", told)
+    command(*line)
+    told = command(*line, "--dry-run").stdout
+    assert re.search(r"gru classic +2 +4 +4\b", told)
+    assert "0 of 4 runs to train" in told
+
+
 def test_unknown_searches_are_refused(command):
     assert "--search must be one of grid, optuna, got 'luck'" in command("copy", "--T", "6", "--search", "luck").stderr
 
@@ -148,8 +166,15 @@ def test_what_is_chosen_among_cannot_be_set(command, tmp_path, setting, by):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_setting_that_is_given_twice_is_refused(command, tmp_path):
+    result = command("copy", "--T", "6", "--epochs", "3")  # the fixture sets them too
+    assert result.exit_code == 2
+    assert "epochs must be given once, got 3 and, by --set, 2" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
 def test_without_optuna_the_command_says_which_extra_to_install(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result = command("copy", "--T", "6", "--search", "optuna")
     assert result.exit_code == 1
-    assert 'pip install "multistable[optuna]"' in result.stderr
+    assert f"--search optuna needs the package optuna: {how_to_install('optuna')}" in result.stderr

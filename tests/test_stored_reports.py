@@ -1,24 +1,28 @@
 """A report of results that are stored in files, without the folders of their runs."""
 
+import json
+import re
+
 import pytest
 from typer.testing import CliRunner
 
 from multistable.cli import app
-from multistable.experiments.archive import by_name, write_results
+from multistable.experiments.archive import by_name, read_results, write_results
 from multistable.experiments.experiment import Result, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.scales import PAPER
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunConfig, RunFolder
+from small_runs import RECORD
 
-RECORD = {"seconds": 60.0, "together": 5, "device": "a GPU", "torch": "2.0", "multistable": "0.1.0"}
+RESULTS = {"test_loss": 0.25, "warmup": None}
 
 
 def stored(path, loss, precision="ieee", cells=("gru", "nbrc")):
     """A file of five seeds of each cell at the paper's scale, all with one test loss."""
     metrics = [{"epoch": epoch, "validation_loss": 1.0, "vaa": 1 / 32} for epoch in range(3)]
     runs = [RunConfig(CopyFirstInput(50), cell, seed=seed, precision=precision) for cell in cells for seed in range(5)]
-    write_results([Result(run, metrics, {"test_loss": loss}, RECORD) for run in runs], path)
+    write_results([Result(run, metrics, RESULTS | {"test_loss": loss}, RECORD) for run in runs], path)
     return path
 
 
@@ -85,8 +89,8 @@ def folders(tmp_path):
         folder = RunFolder.of(config, out)
         folder.path.mkdir(parents=True)
         folder.write_config(config)
-        folder.add_metrics({"epoch": 0, "validation_loss": 1.0, "vaa": 1 / 32})
-        folder.finish({"results": {"test_loss": 0.25}, "record": RECORD})
+        folder.add_metrics({"epoch": 0, "validation_loss": 1.0, "vaa": 1 / 32, "seconds": 1.0})
+        folder.finish({"results": RESULTS, "record": RECORD})
     return out
 
 
@@ -125,15 +129,73 @@ def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
     assert done.stderr.endswith(f". Delete {folder} to run it again\n")
 
 
-@pytest.mark.parametrize("text", ["no JSON", '{"rows": []}', "[1, 2]", '[{"config": {}}]', "3"])
-@pytest.mark.parametrize("name", ["claims", "report"])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"results": {}}, "results.warmup must be a text or null, got nothing"),
+        ({"results": None}, "results must be an object, got null"),
+        ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a number or null, got "low"'),
+        ({"record": {}}, "record.seconds must be a number, got nothing"),
+        ({"record": RECORD | {"together": 0}}, "record.together must be a positive integer, got 0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["show", "claims"])
+def test_a_damaged_summary_is_told_with_what_is_wrong_with_it(folders, name, changes, told):
+    folder = sorted(folders.iterdir())[0]
+    (folder / "summary.json").write_text(json.dumps({"results": RESULTS, "record": RECORD} | changes))
+    where = [str(folder)] if name == "show" else ["--out", str(folders), "--scale", "paper"]
+    done = CliRunner().invoke(app, [*name.split(), *where])
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: {folder / 'summary.json'}: {told}. Delete {folder} to run it again\n"
+
+
+@pytest.mark.parametrize("text", ["no JSON", '{"rows": []}', "3"])
+@pytest.mark.parametrize("name", ["claims", "report all"])
 def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
     file = tmp_path / "other.json"
     file.write_text(text)
-    arguments = [name, *(["all"] if name == "report" else []), "--results", str(file)]
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, [*name.split(), "--results", str(file)])
     assert done.exit_code == 2
     assert f"{file} must hold the results of runs" in done.stderr.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"results": "x"}, 'results must be an object, got "x"'),
+        ({"results": []}, "results must be an object, got []"),
+        ({"results": None}, "results must be an object, got null"),
+        ({"results": {}}, "results.warmup must be a text or null, got nothing"),
+        ({"record": 3}, "record must be an object, got 3"),
+        ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a number, got nothing"),
+        ({"warmup": 3}, "warmup must be an object or null, got 3"),
+        ({"metrics": {}}, "metrics.epoch must be a list, got nothing"),
+        ({"metrics": []}, "metrics must be an object, got []"),
+        ({"metrics": {"epoch": [0, 1], "vaa": [1.0]}}, "metrics.vaa must be as many values as epoch, got [1.0]"),
+        ({"metrics": {"epoch": [None]}}, "a value of metrics.epoch must be 0 or a positive integer, got null"),
+        (
+            {"metrics": {"epoch": [0], "vaa": ["all"]}},
+            'a value of metrics.vaa must be a number, true, false or null, got "all"',
+        ),
+        ({"config": {}}, "config.task must be an object, got nothing"),
+        ({"config": {"task": {"name": "chess"}, "cell": "gru"}}, "task must be one of copy, "),
+    ],
+)
+def test_an_entry_that_is_no_result_is_told_with_what_is_wrong_with_it(tmp_path, changes, told):
+    file = stored(tmp_path / "stored.json", 0.25)
+    entries = json.loads(file.read_text())
+    entries[3] |= changes
+    file.write_text(json.dumps(entries))
+    with pytest.raises(ValueError, match=re.escape(f"{file}, entry 3: {told}")):
+        read_results(file)
+
+
+def test_an_entry_that_is_no_object_is_told_by_the_commands(tmp_path):
+    file = tmp_path / "stored.json"
+    file.write_text("[1, 2]")
+    done = CliRunner().invoke(app, ["claims", "--results", str(file)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"Error: {file}, entry 0: it must be an object, got 1\n")
 
 
 def test_claims_count_a_run_once_and_by_the_last_file(tmp_path):
@@ -168,5 +230,5 @@ def test_a_section_has_the_conditions_of_its_runs(command, tmp_path):
 
 def test_settings_that_are_not_the_papers_are_not_in_its_report(tmp_path):
     other = RunConfig(CopyFirstInput(50), "gru", learning_rate=0.1)
-    write_results([Result(other, [], {"test_loss": 0.1}, RECORD)], tmp_path / "stored.json")
+    write_results([Result(other, [{"epoch": 0}], RESULTS, RECORD)], tmp_path / "stored.json")
     assert finished(experiments()["copy-curves"].at(PAPER), by_name([tmp_path / "stored.json"])) == []

@@ -10,16 +10,15 @@ from rich.text import Text
 
 from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
-from multistable.cli.progress import duration, progress
-from multistable.cli.runs import unfinished
+from multistable.cli.progress import progress
+from multistable.cli.runs import left_to_train, unfinished
 from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.engines import Engine
-from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
-from multistable.training import Callback, Config, RunFolder
+from multistable.training import Callback
 from multistable.training.settings import PRECISIONS
 
 STYLES = {HOLDS: "green", FAILS: "red"}
@@ -75,18 +74,7 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
         done = len(configs) - len(unfinished(configs, out))
         listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
     console().print(listing)
-    left = [group for group, count in zip(todo.groups, todo.unfinished, strict=True) if count]
-    forecast = sum(_forecast(unfinished(group, out), out, device) for group in left)
-    console().print(
-        f"{todo.left} of {todo.runs} runs to train, in {len(left)} groups, folders in {out}. "
-        f"Roughly {duration(forecast)} on {device}."
-    )
-
-
-def _forecast(group: Sequence[Config], out: Path, device: str) -> float:
-    """How long runs of a group may take, together from where the one is that is least far."""
-    done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
-    return seconds(group, device, done)
+    console().print(left_to_train(todo.groups, out, device))
 
 
 def run(
@@ -124,11 +112,8 @@ def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
     """A table of the verdicts, and the comparisons behind each when asked."""
     listing = table("claim", "", "verdict", "comparisons", title=f"Claims, {scale}")
     for finding in found:
-        made = [check for check in finding.checks if check.right is not None]
-        as_claimed = sum(bool(check.right) for check in made)
-        counted = f"{as_claimed} of {len(made)} as claimed" if made else "none"
         verdict = Text(finding.verdict, style=STYLES.get(finding.verdict, ""))
-        listing.add_row(finding.claim.name, finding.claim.statement, verdict, counted)
+        listing.add_row(finding.claim.name, finding.claim.statement, verdict, "\n".join(finding.tally))
     console().print(listing)
     for finding in found if details else ():
         if finding.checks:

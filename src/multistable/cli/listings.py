@@ -5,7 +5,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from importlib.metadata import PackageNotFoundError, version
-from inspect import getdoc, getmodule
+from inspect import getdoc, getmodule, signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from rich.table import Table
 import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.results import number, results
+from multistable.cli.train import TASK, train
 from multistable.experiments.paper import experiments
+from multistable.extras import how_to_install
 from multistable.rl.config import PROCESSES
 from multistable.scan.cpu import compiled_equations
 from multistable.tasks import TASKS
@@ -123,7 +125,7 @@ def time_loops() -> Table:
 def cpu_loop() -> str:
     """What the loop on the CPU is made of, and what is missing on a machine without a GPU."""
     with_numba = "compiled by numba"
-    without = 'PyTorch\'s operations, slower than with numba: pip install "multistable[cpu]"'
+    without = f"PyTorch's operations, slower than with numba: {how_to_install('numba')}"
     loop = f"The loop on the CPU is {with_numba if compiled_equations() else without}."
     if torch.cuda.is_available():
         return loop
@@ -139,11 +141,21 @@ def _opened(path: Path) -> tuple[Config, RunFolder]:
 
 
 def _option(field: "Field[Any]") -> str:
-    """How a setting of a task is given on the command line."""
-    if isinstance(field.default, bool):
-        return f"[--no-{field.name}]" if field.default else f"[--{field.name}]"
-    option = f"--{field.name} {field.name.upper()}"
-    return option if field.default is MISSING else f"[{option}]"
+    """How a setting of a task is given to ``train``; only those of the paper's tasks have options of their own."""
+    name, value = field.name, field.name.upper()
+    if not _is_option_of_tasks(name):
+        option = f"--set {name}={value}"
+    elif isinstance(field.default, bool):
+        option = f"--no-{name}" if field.default else f"--{name}"
+    else:
+        option = f"--{name} {value}"
+    return option if field.default is MISSING and field.default_factory is MISSING else f"[{option}]"
+
+
+def _is_option_of_tasks(name: str) -> bool:
+    """Whether an option of ``train`` by this name sets something of the task: ``--k``, for instance, does not."""
+    parameter = signature(train).parameters.get(name)
+    return parameter is not None and parameter.annotation.__metadata__[0].rich_help_panel == TASK
 
 
 def _first_sentence(kind: type) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from multistable.cli.console import table
+from multistable.experiments.scales import settings_in
 from multistable.training import Config
 
 Run = tuple[Config, dict[str, Any]]
@@ -23,23 +24,30 @@ MEASURED = {
     "final_vaa": "VAA after",
 }
 
+IN_NAMES = ("task", "cell", "version", "seed")
+"""Settings that the name of a run tells."""
+
 
 def results(runs: Sequence[Run]) -> Table:
-    """A row for each run, and for several seeds of one configuration their mean and standard deviation."""
+    """A row for each run, with the settings in which runs differ, and for several seeds their mean and deviation."""
     shown = {name: title for name, title in MEASURED.items() if any(_has(summary, name) for _, summary in runs)}
-    made = table("run", *shown.values(), "warmup", "seconds", numbers=True)
+    settings = differing([config for config, _ in runs])
+    titles = [name.replace("_", " ") for name in settings]
+    made = table("run", *titles, *shown.values(), "warmup", "seconds", numbers=True)
+    made.collapse_padding = True
     made.caption = "Seconds are those of all runs that were trained together." if _some_together(runs) else None
     for alike in by_seed(runs).values():
+        theirs = [_told(alike[0][0]).get(name, "") for name in settings]
         for config, summary in alike:
             found = summary["results"]
             values = [number(found.get(name)) for name in shown]
             seconds = f"{summary['record']['seconds']:.0f}"
-            made.add_row(config.name, *values, found["warmup"] or "", seconds)
+            made.add_row(config.name, *theirs, *values, found["warmup"] or "", seconds)
         if len(alike) > 1:
             label = f"{alike[0][0].cell} {alike[0][0].version}, mean ± sd of {len(alike)}"
             columns = {name: [summary["results"].get(name) for _, summary in alike] for name in shown}
             spreads = ["" if name == "best_epoch" else spread(values) for name, values in columns.items()]
-            made.add_row(label, *spreads, _multistable(alike), "", style="bold")
+            made.add_row(label, *theirs, *spreads, _multistable(alike), "", style="bold")
         made.add_section()
     return made
 
@@ -47,6 +55,21 @@ def results(runs: Sequence[Run]) -> Table:
 def _has(summary: dict[str, Any], name: str) -> bool:
     """Whether there is something to say of a result: that an agent was never optimal is."""
     return name in summary["results"] and (name == "first_optimal" or summary["results"][name] is not None)
+
+
+def differing(configs: Sequence[Config]) -> list[str]:
+    """The settings of runs and tasks, beside those in names, of which there are several values."""
+    values: dict[str, set[str]] = {}
+    for config in configs:
+        for name, value in _told(config).items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, several in values.items() if len(several) > 1 and name not in IN_NAMES]
+
+
+def _told(config: Config) -> dict[str, str]:
+    """The settings that have an influence on a run, as a table has them."""
+    without = config.without_meaning()
+    return {name: str(value) for name, value in settings_in(config).items() if name not in without}
 
 
 def by_seed(runs: Sequence[Run]) -> dict[str, list[Run]]:

@@ -11,14 +11,15 @@ import torch
 
 from multistable.cells import CELLS
 from multistable.cli.console import console, table
-from multistable.cli.progress import progress
+from multistable.cli.progress import duration, progress
 from multistable.cli.results import results
+from multistable.experiments.estimate import seconds
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
 from multistable.training.store import CONFIGS
 from multistable.training.trainer import chosen_device as chosen_device
-from multistable.training.trainer import groups
+from multistable.training.trainer import groups, usual_device
 
 # What has an option that takes several, or is made of other options.
 OWN_OPTION = {"task": "TASK", "cell": "--cell", "version": "--version", "seed": "--seed"}
@@ -53,6 +54,8 @@ def combinations(
     if task not in TASKS | PROCESSES:
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
     of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
+    _refuse_twice({**task_settings, "data": data}, of_task)
+    _refuse_twice(settings, of_run)
     made = kind.make_task(task, _given(task_settings) | of_task, data)
     shared = _given(settings) | of_run
     known = [field.name for field in fields(kind)]
@@ -72,19 +75,33 @@ def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
     return list(dict.fromkeys(these)) if these else list(range(count or 1))
 
 
-def list_runs(configs: Sequence[Config], out: Path, together: int) -> None:
-    """Say what is done of each run, and which are trained together."""
+def list_runs(configs: Sequence[Config], out: Path, together: int, device: torch.device | None) -> None:
+    """Say what is done of each run, which are trained together, and how long it may take."""
     listing = table("run", "state", "trained with")
-    launch = 0
-    for group in groups(configs, together):
+    launch, parts = 0, groups(configs, together)
+    for group in parts:
         states = [_state(config, out) for config in group]
         launch += any(state != FINISHED for state in states)
         for config, state in zip(group, states, strict=True):
             listing.add_row(config.name, state, "" if state == FINISHED else f"group {launch}")
         listing.add_section()
     console().print(listing)
-    left = len(unfinished(configs, out))
-    console().print(f"{left} of {len(configs)} runs to train, groups: {launch}, folders in {out}")
+    console().print(left_to_train(parts, out, (device or usual_device()).type))
+
+
+def left_to_train(parts: Sequence[Sequence[Config]], out: Path, device: str) -> str:
+    """In words, how many runs of some groups are to be trained, and how long they may take on ``cuda`` or ``cpu``."""
+    left = [some for group in parts if (some := unfinished(group, out))]
+    runs, every = sum(map(len, left)), sum(map(len, parts))
+    taken = duration(sum(forecast(some, out, device) for some in left))
+    launches = f"{len(left)} {'group' if len(left) == 1 else 'groups'}"
+    return f"{runs} of {every} runs to train, in {launches}, folders in {out}. Roughly {taken} on {device}."
+
+
+def forecast(group: Sequence[Config], out: Path, device: str) -> float:
+    """How long runs of a group may take, together from where the one is that is least far."""
+    done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
+    return seconds(group, device, done)
 
 
 def train_runs(
@@ -141,6 +158,13 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def _refuse_twice(options: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse a setting of ``--set`` that has been given already."""
+    for name, value in others.items():
+        if options.get(name) is not None:
+            raise ValueError(f"{name} must be given once, got {options[name]} and, by --set, {value}")
+
+
 def _divided(
     task: str, kind: type[Config], settings: Sequence[str], own_option: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,7 +180,9 @@ def _divided(
             raise ValueError(f"--set {name}: {own_option[name]} sets it")
         if name not in of_task + of_run:
             raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
-        found[0 if name in of_task else 1][name] = _value(value)
+        part = found[0 if name in of_task else 1]
+        _refuse_twice(part, {name: _value(value)})
+        part[name] = _value(value)
     return found
 
 

@@ -44,6 +44,9 @@ def select(
     ] = None,
     together: Annotated[int, typer.Option(min=1, help="The most runs trained at once, as one ensemble.")] = 32,
     out: Annotated[Path, typer.Option(help="Where each run has its folder.")] = Path("runs"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many runs there are and how long they may take; do nothing.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Choose layers, units, learning rate and batch size as the paper's appendix does, for each cell and version.
@@ -52,7 +55,7 @@ def select(
     selection loss wins, and is run on the usual division. A finished run is not run again.
     """
     kept = f"Interrupted. What is done is kept in {out}: the same command goes on from there."
-    with reporting(debug, kept):
+    with reporting(debug, "Interrupted; nothing was begun." if dry_run else kept):
         from multistable.cli import runs, selecting
         from multistable.experiments.search import Space
 
@@ -69,4 +72,5 @@ def select(
             own_option=selecting.OWN_OPTION,
         )
         way = selecting.chosen_search(search, space, trials)
-        selecting.run(bases, way, splits, out, runs.chosen_device(device), together)
+        place = runs.chosen_device(device, here=not dry_run)
+        (selecting.list_trials if dry_run else selecting.run)(bases, way, splits, out, place, together)

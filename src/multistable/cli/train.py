@@ -209,7 +209,11 @@ def train(
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="List the runs and what is done of each; do nothing.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--dry-run",
+            help="List the runs, what is done of each and how long the rest may take; do nothing.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     debug: Debug = False,
 ) -> None:
@@ -248,7 +252,9 @@ def train(
             },
             others=set_ or [],
         )
+        # A plan is no work: it can be made for the GPU of another machine.
+        place = runs.chosen_device(device, here=not dry_run)
         if dry_run:
-            runs.list_runs(configs, out, together)
+            runs.list_runs(configs, out, together, place)
         else:
-            runs.train_runs(configs, out, runs.chosen_device(device), together, tensorboard)
+            runs.train_runs(configs, out, place, together, tensorboard)

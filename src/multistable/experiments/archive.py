@@ -7,10 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from multistable.experiments.experiment import Result
+from multistable.training import Config
 from multistable.training.store import config_of, write_atomically
+from multistable.training.summary import (
+    COUNT,
+    LIST,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Kind,
+    check_entries,
+    check_kind,
+    check_summary,
+)
 
 DIGITS = 6
 """Significant digits that are kept of each number."""
+
+BESIDE_SUMMARY = {"config": OBJECT, "warmup": OBJECT.or_null(), "metrics": OBJECT}
+
+MEASURED = Kind("a number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value))
+WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
 
 
 def write_results(results: Iterable[Result], path: Path | str) -> None:
@@ -22,9 +39,11 @@ def write_results(results: Iterable[Result], path: Path | str) -> None:
 def read_results(path: Path | str) -> list[Result]:
     """The results that :func:`write_results` wrote."""
     try:
-        return [_from_json(entry) for entry in json.loads(Path(path).read_text())]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        entries = json.loads(Path(path).read_text())
+        check_kind("it", entries, LIST)
+    except ValueError as error:
         raise ValueError(f"{path} must hold the results of runs, a JSON list with an entry for each run") from error
+    return [_read(entry, f"{path}, entry {index}") for index, entry in enumerate(entries)]
 
 
 def by_name(paths: Iterable[Path | str]) -> dict[str, Result]:
@@ -48,11 +67,39 @@ def _as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _from_json(entry: dict[str, Any]) -> Result:
-    columns = entry["metrics"]
+def _read(entry: Any, where: str) -> Result:
+    """The result of an entry, or an error that says where it is and what is wrong with it."""
+    try:
+        return _from_json(entry)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _from_json(entry: Any) -> Result:
+    check_summary(entry)
+    check_entries("", entry, BESIDE_SUMMARY)
+    config = _config(entry["config"])
+    metrics = _rows(entry["metrics"], config.unit)
+    return Result(config, metrics, entry["results"], entry["record"], entry["warmup"])
+
+
+def _config(settings: dict[str, Any]) -> Config:
+    check_entries("config", settings, {"task": OBJECT, "cell": TEXT})
+    check_entries("config.task", settings["task"], {"name": TEXT})
+    return config_of(settings)
+
+
+def _rows(columns: dict[str, Any], unit: str) -> list[dict[str, Any]]:
+    """What was recorded at each epoch or episode, the ``unit``, from the values of each quantity."""
+    check_entries("metrics", columns, {unit: LIST} | dict.fromkeys(columns, LIST))
+    as_many = Kind(f"as many values as {unit}", lambda values: len(values) == len(columns[unit]))
+    kinds = {unit: WHEN, "phase": TEXT.or_null()}
+    for name, values in columns.items():
+        check_kind(f"metrics.{name}", values, as_many)
+        for value in values:
+            check_kind(f"a value of metrics.{name}", value, kinds.get(name, MEASURED))
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    metrics = [{name: value for name, value in row.items() if value is not None} for row in rows]
-    return Result(config_of(entry["config"]), metrics, entry["results"], entry["record"], entry["warmup"])
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def _rounded(value: Any) -> Any:

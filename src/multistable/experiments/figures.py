@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import ArrayLike
 
+from multistable.extras import missing
+
 try:
     import matplotlib
     from matplotlib.figure import Figure
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "pictures need matplotlib, which is not installed: pip install 'multistable[report]'"
-    ) from error
+    raise missing("a picture", "matplotlib") from error
 
 from multistable.experiments.settling import Settling
 

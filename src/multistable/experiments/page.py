@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from multistable.extras import missing
 from multistable.training.store import write_atomically
 
 try:
     import jinja2
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("pages need jinja2, which is not installed: pip install 'multistable[report]'") from error
+    raise missing("a page", "jinja2") from error
 
 
 def write_page(path: Path | str, template: str, **content: Any) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multistable.experiments.claims import CLAIMS, Finding
+from multistable.experiments.claims import CLAIMS, Claim, Finding
 from multistable.experiments.experiment import Experiment, Result, Source, finished, results_of
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
@@ -57,18 +57,17 @@ def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) 
 
 
 def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) -> dict[str, Finding]:
-    """The verdict on each claim, from the runs of the experiments that bear on it.
+    """The verdict on each claim, from the runs on its tasks of the experiments that bear on it.
 
     The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
     """
-    return {
-        name: claim.finding(list(everything(_bearing_on(name, experiments), scale, source).values()))
-        for name, claim in CLAIMS.items()
-    }
+    return {name: claim.finding(_evidence(claim, experiments, scale, source)) for name, claim in CLAIMS.items()}
 
 
-def _bearing_on(claim: str, experiments: Iterable[Experiment]) -> list[Experiment]:
-    return [experiment for experiment in experiments if claim in experiment.claims]
+def _evidence(claim: Claim, experiments: Sequence[Experiment], scale: Scale, source: Source) -> list[Result]:
+    bearing = [experiment for experiment in experiments if claim.name in experiment.claims]
+    tasks = set(map(scale.tasks, claim.tasks))
+    return [result for result in everything(bearing, scale, source).values() if result.config.task in tasks]
 
 
 def write_report(

@@ -7,6 +7,7 @@ from typing import Any
 
 from multistable.experiments.experiment import Result
 from multistable.experiments.selection import Setting, best, mean_loss
+from multistable.extras import missing
 from multistable.training import RunConfig
 
 SPLITS = 5
@@ -63,9 +64,7 @@ def by_optuna(space: Space, trials: int, seed: int = 0) -> Search:
         # Late: an extra, and slow to import.
         import optuna
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            '--search optuna needs the package optuna: pip install "multistable[optuna]"'
-        ) from error
+        raise missing("--search optuna", "optuna") from error
 
     def propose(trial: Any) -> Setting:
         return (
@@ -107,17 +106,12 @@ def select(
     Returns:
         The results of the trials, and last those of the final runs; none of these when every setting diverged.
     """
-    base = replace(base, data_seed=0)
     tried: dict[str, Result] = {}
 
     def evaluate(settings: Sequence[Setting]) -> list[float | None]:
-        share = base.selection or SELECTION
-        trials = [
-            [replace(at(base, setting), selection=share, vaa_every=0, seed=seed) for seed in range(splits)]
-            for setting in settings
-        ]
-        tried.update((result.config.name, result) for result in run([config for trial in trials for config in trial]))
-        return [mean_loss([tried[config.name] for config in trial]) for trial in trials]
+        trials = [trial(base, setting, splits) for setting in settings]
+        tried.update((result.config.name, result) for result in run([config for runs in trials for config in runs]))
+        return [mean_loss([tried[config.name] for config in runs]) for runs in trials]
 
     search(evaluate)
     results = list(tried.values())
@@ -127,6 +121,12 @@ def select(
         for seed in range(splits)
     ]
     return [*results, *run(finals)]
+
+
+def trial(base: RunConfig, setting: Setting, splits: int = SPLITS) -> list[RunConfig]:
+    """The runs by which a setting is judged: one for each way in which the learning set is divided."""
+    one = replace(at(base, setting), data_seed=0, selection=base.selection or SELECTION, vaa_every=0)
+    return [replace(one, seed=seed) for seed in range(splits)]
 
 
 def at(base: RunConfig, setting: Setting) -> RunConfig:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from multistable.training.config import RunConfig
 from multistable.training.settings import Config
+from multistable.training.summary import check_summary
 
 CONFIGS: dict[str, type[Config]] = {}
 """The kind of configuration that runs on a task have, by the task's name, where it is not :class:`RunConfig`."""
@@ -105,7 +106,12 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any]:
         """The results of a finished run."""
-        return self._read_json("summary.json", "results", "record")
+        summary = self._read_json("summary.json", "results", "record")
+        try:
+            check_summary(summary)
+        except ValueError as error:
+            raise DamagedRunError(f"{self.path / 'summary.json'}: {error}{self._again}") from error
+        return summary
 
     def warmup(self) -> dict[str, Any] | None:
         """The course of the warmup, of a run that had one."""
@@ -198,15 +204,18 @@ class RunFolder:
     def _read_json(self, name: str, *entries: str) -> dict[str, Any]:
         """An object with these entries."""
         path = self.path / name
-        # What has a summary counts as finished, and is not run again by itself.
-        again = f". Delete {self.path} to run it again" if self.finished else ""
         try:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as error:
-            raise DamagedRunError(f"{path} cannot be read: {error}{again}") from error
+            raise DamagedRunError(f"{path} cannot be read: {error}{self._again}") from error
         if not isinstance(content, dict) or not content.keys() >= set(entries):
-            raise DamagedRunError(f"{path} must have the entries {', '.join(entries)}, and has not{again}")
+            raise DamagedRunError(f"{path} must have the entries {', '.join(entries)}, and has not{self._again}")
         return content
+
+    @property
+    def _again(self) -> str:
+        """What to do about a damaged file: what has a summary counts as finished, and is not run again by itself."""
+        return f". Delete {self.path} to run it again" if self.finished else ""
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from multistable.dynamics import WarmupStep
+from multistable.extras import missing
 from multistable.training.callbacks import Callback
 from multistable.training.settings import Config
 from multistable.training.store import RunFolder
@@ -25,9 +26,7 @@ class TensorBoard(Callback):
             # Late: an extra, and slow to import.
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ModuleNotFoundError(
-                'TensorBoard output needs the package tensorboard: pip install "multistable[tensorboard]"'
-            ) from error
+            raise missing("TensorBoard output", "tensorboard") from error
         self._out = Path(out)
         self._make = SummaryWriter
         self._writers: dict[str, Any] = {}

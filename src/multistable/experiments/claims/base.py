@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped
+from multistable.experiments.paper.grids import TASKS
 from multistable.tasks import Denoising, Task
 from multistable.training import Config
 
@@ -33,12 +34,14 @@ class Check:
         right: whether it came out as claimed; ``None`` without enough runs.
         apart: how many standard errors two means differ by; ``None`` where there are no two or none has a spread.
         cases: the comparisons that were counted for it, where it is a count.
+        expected: how many cases there are in all.
     """
 
     said: str
     right: bool | None
     apart: float | None = None
     cases: tuple["Check", ...] = ()
+    expected: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,14 @@ class Claim:
         statement: in a sentence.
         section: where the paper says it.
         judge: the comparisons that it consists of, from whatever results there are.
+        tasks: what it is about, at the paper's scale: runs on others do not count. All of the paper's when not given.
     """
 
     name: str
     statement: str
     section: str
     judge: Callable[[Sequence[Result]], list[Check]]
+    tasks: tuple[Any, ...] = TASKS
 
     def finding(self, results: Sequence[Result]) -> "Finding":
         """What the results say: it takes one comparison to refute, and all of them to confirm."""
@@ -74,6 +79,17 @@ class Finding:
     verdict: str
     checks: list[Check]
 
+    @property
+    def tally(self) -> list[str]:
+        """How many comparisons came out as claimed, of those with enough runs; then how many cases that are counted."""
+        counts = [(check.cases, " cases", f", of {check.expected}") for check in self.checks if check.cases]
+        single = tuple(check for check in self.checks if not check.cases)
+        told = []
+        for checks, what, of_all in ((single, "", ""), *counts):
+            made = [check.right for check in checks if check.right is not None]
+            told += [f"{sum(made)} of {len(made)}{what} as claimed{of_all}"] if made else []
+        return told or ["none"]
+
 
 def enough(*spreads: Spread | None) -> bool:
     """Whether something can be said of all of them: a mean without the runs that diverged would flatter the others."""
@@ -84,6 +100,12 @@ def below(name: str, value: Spread | None, limit: float) -> Check:
     """A mean is below a limit."""
     right = value.mean < limit if value is not None and enough(value) else None
     return Check(f"{name}: {_said(value)}, below {limit:g}?", right)
+
+
+def below_times_one(name: str, value: Spread | None, times: float, results: Sequence[Result]) -> Check:
+    """A mean VAA is below so many times 1/n, that of one attractor; without results n is not known."""
+    n = max((r.config.vaa_batch_size for r in results), default=None)
+    return below(name, value, times / n) if n else Check(f"{name}: {_said(value)}, below {times:g}/n?", None)
 
 
 def above(name: str, value: Spread | None, limit: float) -> Check:
@@ -139,7 +161,7 @@ def mostly(claimed: str, cases: Sequence[Check], expected: int) -> Check:
     clear = [sum(case.apart is not None and case.apart >= CLEARLY for case in some) for some in (right, wrong)]
     counted = f"{claimed} in {len(right)} of {len(right) + len(wrong)} cases so far, of {expected} in all"
     errors = f"by {CLEARLY:g} standard errors or more: so in {clear[0]}, not so in {clear[1]}"
-    return Check(f"{counted} ({errors})", verdict, cases=tuple(cases))
+    return Check(f"{counted} ({errors})", verdict, cases=tuple(cases), expected=expected)
 
 
 def settings(results: Sequence[Result]) -> list[Task]:
@@ -152,11 +174,12 @@ def forgets_long(task: Task) -> bool:
     return isinstance(task, Denoising) and task.N > 5
 
 
-def covering(results: Sequence[Result], expected: int) -> list[Check]:
+def covering(
+    results: Sequence[Result], expected: int, what: str = "sequence lengths or forgetting periods"
+) -> list[Check]:
     """A claim on several settings needs all of them."""
     there = len(settings(results))
-    said = f"{there} of {expected} sequence lengths or forgetting periods"
-    return [] if there >= expected else [Check(said, None)]
+    return [] if there >= expected else [Check(f"{there} of {expected} {what}", None)]
 
 
 def all_of(name: str, each: Iterable[bool | None], what: str) -> Check:

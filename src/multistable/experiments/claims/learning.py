@@ -8,6 +8,7 @@ from multistable.experiments.claims.base import (
     above,
     all_of,
     below,
+    below_times_one,
     by,
     covering,
     diverges,
@@ -40,9 +41,9 @@ def at_initialisation(results: Sequence[Result]) -> list[Check]:
     for task in (CopyFirstInput, Denoising):
         chosen = classic(results, task)
         vaa = by(chosen, lambda config: config.cell, "initial_vaa")
-        one = 1 / max((r.config.vaa_batch_size for r in chosen), default=1)
         checks += [
-            below(f"{task.__name__}, {cell}, VAA before training", vaa[cell], MULTISTABLE * one) for cell in MONOSTABLE
+            below_times_one(f"{task.__name__}, {cell}, VAA before training", vaa[cell], MULTISTABLE, chosen)
+            for cell in MONOSTABLE
         ]
         checks += [above(f"{task.__name__}, {cell}, VAA before training", vaa[cell], MANY) for cell in BISTABLE]
     return checks
@@ -110,9 +111,8 @@ def denoising_vaa(results: Sequence[Result]) -> list[Check]:
     chosen = [r for r in classic(results, Denoising) if forgets_long(r.config.task)]
     first = by(chosen, lambda config: config.cell, "initial_vaa")
     last = by(chosen, lambda config: config.cell, "final_vaa")
-    one = 1 / max((r.config.vaa_batch_size for r in chosen), default=1)
     checks = [above(f"{cell}, VAA before training", first[cell], MANY) for cell in BISTABLE]
-    return [*checks, below("lstm, VAA after training", last["lstm"], 3 * one)]
+    return [*checks, below_times_one("lstm, VAA after training", last["lstm"], 3, chosen)]
 
 
 def five_grus(results: Sequence[Result]) -> list[Check]:

@@ -66,7 +66,7 @@ def mean_return(result: Result) -> float | None:
 def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
     """C12."""
     chosen = in_mazes(results)
-    checks, advantages = covering(chosen, LENGTHS), []
+    checks, advantages = covering(chosen, LENGTHS, "lengths of the maze"), []
     for task in settings(chosen):
         kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
         returns = {kind: spread_of(map(mean_return, kinds.get(kind, ()))) for kind in (*CLASSIC, *BETTER)}

@@ -22,6 +22,7 @@ from multistable.dynamics import WarmupStep
 from multistable.experiments.engines.base import Group, noting, train_group
 from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
+from multistable.extras import missing
 from multistable.memory import keep_freed_memory
 from multistable.tasks.mnist import VARIABLE
 from multistable.training import BusyRunError, Callback, Config, RunFolder
@@ -51,7 +52,7 @@ class Ray:
 
     def __init__(self, device: str | None = None, address: str | None = None) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise ModuleNotFoundError('--engine ray needs the package ray: pip install "multistable[ray]"')
+            raise missing("--engine ray", "ray")
         self._given = None if device is None else torch.device(device).type
         self._address = address
         self.device = self._given or usual_device().type

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
-from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
+from multistable.rl import Maze
+from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST, Task
 from multistable.training import RunConfig
 
 CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
@@ -17,7 +18,11 @@ TWO_VERSIONS = FOUR_VERSIONS[:2]
 
 COPY = tuple(CopyFirstInput(T) for T in (50, 300, 600))
 DENOISING = tuple(Denoising(200, N) for N in (5, 100))
+SEQUENTIAL_MNIST = (PermutedSequentialMNIST(),)
 LINE_MNIST = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
+MAZES = tuple(Maze(L) for L in (20, 100, 200))
+TASKS = (*COPY, *DENOISING, *SEQUENTIAL_MNIST, *LINE_MNIST, *MAZES)
+"""What the paper's claims are about."""
 
 RECORDED: dict[tuple[Task, str], dict[str, Any]] = {(DENOISING[0], "gru"): {"warmup_vaa_every": 10}}
 """What runs on a task with a cell record for a figure of theirs, whichever experiment they are run for first.

@@ -4,11 +4,10 @@ from itertools import product
 
 from multistable.experiments.agent_pictures import Courses, FirstOptimal
 from multistable.experiments.experiment import Experiment
-from multistable.experiments.paper.grids import WARMED
+from multistable.experiments.paper.grids import MAZES, WARMED
 from multistable.experiments.pictures import Curves
-from multistable.rl import AgentConfig, Maze
+from multistable.rl import AgentConfig
 
-MAZES = tuple(Maze(L) for L in (20, 100, 200))
 KINDS = (*product(WARMED, ("classic", "warmup")), ("brc", "classic"), ("nbrc", "classic"))
 """Cells and versions of fig:tmaze_warmup."""
 

@@ -8,15 +8,14 @@ from multistable.experiments.paper.grids import (
     DENOISING,
     FOUR_VERSIONS,
     LINE_MNIST,
+    SEQUENTIAL_MNIST,
     THREE_VERSIONS,
     TWO_VERSIONS,
     WARMED,
     grid,
 )
 from multistable.experiments.pictures import Bars, WarmupCourse, by_version
-from multistable.tasks import PermutedSequentialMNIST
 
-SEQUENTIAL = (PermutedSequentialMNIST(),)
 LOSS = "Test MSE of the weights of the lowest validation loss."
 ACCURACY = "Test accuracy of the weights of the lowest validation loss."
 
@@ -59,7 +58,7 @@ EXPERIMENTS = (
         order=24,
         labels=("tab:warmup_bench3_nodouble",),
         title="Permuted sequential MNIST with and without warmup",
-        runs=grid(SEQUENTIAL, WARMED, TWO_VERSIONS, epochs=70),
+        runs=grid(SEQUENTIAL_MNIST, WARMED, TWO_VERSIONS, epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C13",),
     ),
@@ -95,7 +94,8 @@ EXPERIMENTS = (
         order=32,
         labels=("tab:warmup_bench3",),
         title="Permuted sequential MNIST: classic, warmed up, double",
-        runs=grid(SEQUENTIAL, WARMED, THREE_VERSIONS, epochs=70) + grid(SEQUENTIAL, CELLS[-2:], ["classic"], epochs=70),
+        runs=grid(SEQUENTIAL_MNIST, WARMED, THREE_VERSIONS, epochs=70)
+        + grid(SEQUENTIAL_MNIST, CELLS[-2:], ["classic"], epochs=70),
         pictures=(Bars(name="test_accuracy", caption=ACCURACY, quantity="test_accuracy"),),
         claims=("C13", "C15"),
     ),

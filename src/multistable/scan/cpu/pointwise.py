@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 # No flag that reorders sums or assumes finite numbers, nor one that approximates a division: LLVM would do that in
-# vectors but not in what is left at the end of a row. A product and a sum may become one operation: no sum below is of two
-# products, since which of them is rounded would differ as well, even between code that was just compiled and the same
-# from the cache. Division by zero is IEEE's, since a check for it prevents vectors.
+# vectors but not in what is left at the end of a row. A product and a sum may become one operation: no sum below is of
+# two products, since which of them is rounded would differ as well, even between code that was just compiled and the
+# same from the cache. Division by zero is IEEE's, since a check for it prevents vectors.
 jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 HALF, ONE, TWO, FOUR = (np.float32(value) for value in (0.5, 1, 2, 4))  # a plain 2 would make float64 of float32

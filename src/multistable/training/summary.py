@@ -1,0 +1,61 @@
+"""What the stored results of a run must be, whichever file they are read from."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+LONGEST = 40
+"""Characters that an error repeats of what it was given."""
+
+
+class Kind(NamedTuple):
+    """What a value of JSON may be: in words, and whether one is."""
+
+    accepted: str
+    fits: Callable[[Any], bool]
+
+    def or_null(self) -> "Kind":
+        """The same, or null."""
+        return Kind(f"{self.accepted} or null", lambda value: value is None or self.fits(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+OBJECT = Kind("an object", lambda value: isinstance(value, dict))
+LIST = Kind("a list", lambda value: isinstance(value, list))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+NUMBER = Kind("a number", _is_number)
+COUNT = Kind("a positive integer", lambda value: _is_number(value) and isinstance(value, int) and value > 0)
+
+RECORD = {"seconds": NUMBER, "together": COUNT, "device": TEXT, "torch": TEXT, "multistable": TEXT}
+PRETRAINING = {"seconds": NUMBER, "steps": NUMBER}
+
+
+def check_summary(summary: Any) -> None:
+    """``results`` and ``record`` are there, and have what is shown, compared and reckoned with."""
+    check_entries("", summary, {"results": OBJECT, "record": OBJECT})
+    results, record = summary["results"], summary["record"]
+    check_entries("results", results, dict.fromkeys(results, NUMBER.or_null()) | {"warmup": TEXT.or_null()})
+    check_entries("record", record, RECORD)
+    if "pretraining" in record:
+        check_entries("record.pretraining", record["pretraining"], PRETRAINING)
+
+
+def check_entries(name: str, content: Any, entries: Mapping[str, Kind]) -> None:
+    """An object has all of these entries, each of its kind; the error names the first that is not so."""
+    check_kind(name or "it", content, OBJECT)
+    for entry, kind in entries.items():
+        path = f"{name}.{entry}" if name else entry
+        if entry not in content:
+            raise ValueError(f"{path} must be {kind.accepted}, got nothing")
+        check_kind(path, content[entry], kind)
+
+
+def check_kind(name: str, value: Any, kind: Kind) -> None:
+    """A value is of a kind."""
+    if not kind.fits(value):
+        written = json.dumps(value)
+        got = written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
+        raise ValueError(f"{name} must be {kind.accepted}, got {got}")

@@ -1,0 +1,35 @@
+"""What only some things need: the message that says how to install it."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from multistable.cli import app
+from multistable.extras import EXTRAS, how_to_install
+
+
+def test_every_package_is_in_the_extra_that_is_named():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = {
+        extra: {re.match(r"[\w-]+", package)[0] for package in packages}
+        for extra, packages in project["optional-dependencies"].items()
+    }
+    assert all(package in extras[extra] for package, extra in EXTRAS.items())
+    assert how_to_install("numba") == 'pip install numba, or in a checkout of multistable pip install ".[cpu]"'
+
+
+@pytest.mark.parametrize(("module", "package"), [("page", "jinja2"), ("figures", "matplotlib")])
+def test_what_pages_and_pictures_need_is_told(module, package):
+    program = f"import sys; sys.modules[{package!r}] = None; import multistable.experiments.{module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.endswith(f"needs the package {package}: {how_to_install(package)}\n")
+
+
+def test_info_tells_how_to_have_the_faster_loop(monkeypatch):
+    monkeypatch.setattr("multistable.cli.listings.compiled_equations", dict)
+    assert how_to_install("numba") in " ".join(CliRunner().invoke(app, ["info"]).stdout.split())
