@@ -435,15 +435,6 @@ def test_settings_of_the_papers_tasks_are_options(task):
     assert set(task.__dataclass_fields__) <= set(options_of_train())
 
 
-def test_set_reaches_the_settings_of_any_task(monkeypatch):
-    @dataclass(frozen=True)
-    class Later(CopyFirstInput):
-        lag: int = 1
-
-    monkeypatch.setitem(TASKS, "later", Later)
-    assert configs_of(monkeypatch, "later --T 7 --set lag=3")[0].task == Later(7, lag=3)
-
-
 def test_what_has_no_option_is_listed_as_it_can_be_set(monkeypatch):
     """Here k is the target of a warmup, and --shuffled is no option at all."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from multistable.experiments.archive import read_results, write_results
@@ -145,6 +146,20 @@ def by_seed(results: Sequence[Result]) -> Rows:
     return header, rows
 
 
+def warmups(results: Sequence[Result]) -> Rows:
+    """How each warmup ended, in the order of the seeds."""
+    rows = []
+    for (cell, version), runs in grouped(results, lambda config: (config.cell, config.version)).items():
+        courses = [run.warmup for run in runs if run.warmup]
+        if courses:
+            layers = np.array([np.mean(course["vaa_star"][-10:], axis=0) for course in courses]).T
+            ends = [*layers, [course["vaa"] for course in courses]]
+            rows.append([cell.upper(), version, *(", ".join(f"{value:.2f}" for value in end) for end in ends)])
+            rows[-1].append(", ".join(course["outcome"] for course in courses))
+    stars = [f"VAA* of layer {layer + 1} in the last ten steps" for layer in range(len(rows[0]) - 4)] if rows else []
+    return ["cell", "version", *stars, "VAA after the warmup", "outcome"], rows
+
+
 def four_versions(runs: list[Config], claims: tuple[str, ...], *further: Picture) -> Page:
     """All cells in the four versions on one task."""
     pictures = (
@@ -152,7 +167,7 @@ def four_versions(runs: list[Config], claims: tuple[str, ...], *further: Picture
         Curves(name="classic", caption="Classic networks.", quantities=CURVES, series=classic),
         Curves(name="gru", caption="The four versions of a GRU.", quantities=CURVES, series=gru),
     )
-    return Page(runs, (*pictures, *further), claims, (by_seed,))
+    return Page(runs, (*pictures, *further), claims, (by_seed, warmups))
 
 
 def of_tasks(tasks: tuple[Task, ...], claims: tuple[str, ...], *further: Picture) -> dict[int, Page]:

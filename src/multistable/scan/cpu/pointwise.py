@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 # No flag that reorders sums or assumes finite numbers, nor one that approximates a division: LLVM would do that in
-# vectors but not in what is left at the end of a row. A product and a sum may become one operation: for the states, no
-# sum below is of two products, since which of them is rounded would differ as well. Division by zero is IEEE's, since a
-# check for it prevents vectors.
+# vectors but not in what is left at the end of a row. A product and a sum may become one operation: no sum below is of
+# two products, since which of them is rounded would differ as well, even between code that was just compiled and the
+# same from the cache. Division by zero is IEEE's, since a check for it prevents vectors.
 jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 HALF, ONE, TWO, FOUR = (np.float32(value) for value in (0.5, 1, 2, 4))  # a plain 2 would make float64 of float32
@@ -207,7 +207,7 @@ def mgu_gate_back(t, h, f, g_fh, g, d):
 def mgu_gate_row_back(h, f, g_fh, g, d_f):
     for j in range(len(h)):
         d_f[j] += g_fh[j] * h[j] * f[j] * (ONE - f[j])
-        g[j] = (ONE - f[j]) * g[j] + f[j] * g_fh[j]
+        g[j] = g[j] - f[j] * g[j] + f[j] * g_fh[j]
 
 
 @jit
@@ -236,18 +236,24 @@ def nbrc_back(t, up, h, c_s, candidate, g, d):
     n = h.shape[1]
     for row in range(len(h)):
         c, s, d_c, d_a, d_h = c_s[row, :n], c_s[row, n:], d[row, :n], d[row, n : 2 * n], d[row, 2 * n :]
-        nbrc_row_back(up[row], h[row], c, s, candidate[row], g[row], d_c, d_a, d_h)
+        nbrc_output_back(up[row], h[row], c, candidate[row], g[row], d_c, d_h)
+        nbrc_gate_back(h[row], d_h, s, g[row], d_a)
 
 
 @jit
-def nbrc_row_back(up, h, c, s, candidate, g, d_c, d_a, d_h):
+def nbrc_output_back(up, h, c, candidate, g, d_c, d_h):
     for j in range(len(h)):
         g_new = g[j] + up[j]
-        of_candidate = g_new * (ONE - c[j]) * (ONE - candidate[j] * candidate[j])
         d_c[j] = g_new * (h[j] - candidate[j]) * c[j] * (ONE - c[j])
-        d_a[j] = FOUR * of_candidate * h[j] * s[j] * (ONE - s[j])
-        d_h[j] = of_candidate
-        g[j] = g_new * c[j] + TWO * of_candidate * s[j]
+        d_h[j] = g_new * (ONE - c[j]) * (ONE - candidate[j] * candidate[j])
+        g[j] = g_new * c[j]
+
+
+@jit
+def nbrc_gate_back(h, d_h, s, g, d_a):
+    for j in range(len(h)):
+        g[j] += TWO * d_h[j] * s[j]
+        d_a[j] = FOUR * d_h[j] * h[j] * s[j] * (ONE - s[j])
 
 
 @jit
@@ -337,7 +343,7 @@ def add_product(a, b, y):
 @jit
 def add_two_products(a, b, c, d, y):
     for j in range(len(y)):
-        y[j] += a[j] * b[j] + c[j] * d[j]
+        y[j] = y[j] + a[j] * b[j] + c[j] * d[j]
 
 
 @jit
