@@ -66,7 +66,7 @@ def list_trials(
         parts += [group for at_once in asked for group in groups(at_once, together)]
     console().print(listing)
     console().print(left_to_train(parts, out, (device or usual_device()).type))
-    console().print(f"After these {splits} runs with the setting that wins, for each cell and version.")
+    console().print(f"After these come {splits} runs with the setting that wins, for each cell and version.")
 
 
 def _asked(base: RunConfig, search: Search, splits: int, out: Path) -> list[list[RunConfig]]:
