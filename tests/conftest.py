@@ -12,6 +12,10 @@ from hypothesis import settings
 
 torch.set_num_threads(1)
 
+# Without a GPU kernels run in Triton's interpreter. Triton reads this once, when any test first imports it.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 pytest_plugins = ["mnist_files"]
 
 # The same examples every time, and no limit on a slow machine's clock.

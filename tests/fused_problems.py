@@ -1,23 +1,14 @@
-"""Random problems for the fused time loop: on a GPU where there is one, else in Triton's interpreter.
-
-To be imported before the kernels, which import Triton.
-"""
-# ruff: noqa: E402
-
-import os
+"""Random problems for the fused time loop: on a GPU where there is one, else in Triton's interpreter."""
 
 import pytest
 import torch
 
-HAS_GPU = torch.cuda.is_available()
-if not HAS_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it once, when it is first imported.
-
-pytest.importorskip("triton")
-
 from multistable.cells import CELLS
 from multistable.scan import fused, reference
 
+pytest.importorskip("triton")
+
+HAS_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if HAS_GPU else "cpu"
 NAMES = ["lstm", "gru", "mgu", "brc", "nbrc"]
 TOLERANCE = {"ieee": 1e-5, "tf32": 2e-2}

@@ -1,8 +1,6 @@
 """The demo: what it trains, keeps and writes, and that its sentences follow from the numbers."""
 
-import importlib
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -236,12 +234,3 @@ def test_the_other_seeds_are_summed_up_in_words():
     recorded = {"test_loss": {"classic": [1.0, 0.9], "warmup": [0.01, 0.2], "double": [0.04, 0.001]}}
     words = demo_page.seeds_in_words(recorded)
     assert words.startswith("0 of the 2 classic networks, 1 of the 2 warmed up networks and 2 of the 2 double layer")
-
-
-@pytest.mark.parametrize(("package", "module"), [("matplotlib", "figures"), ("jinja2", "page")])
-def test_a_missing_package_is_named_with_the_extra_that_has_it(monkeypatch, package, module):
-    name = f"multistable.experiments.{module}"
-    monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(ModuleNotFoundError, match=rf"{package}.*multistable\[report\]"):
-        importlib.import_module(name)
