@@ -228,6 +228,7 @@ PAGES = {
     "impact_k": Page(experiments()["impact-k"].at(TF32), experiments()["impact-k"].pictures, ("C22",)),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
+    "sequential_mnist_small": small("warmup-sequential-mnist"),
     "line_mnist_small": small("double-line-mnist"),
     "other_settings_vaa_small": small("other-settings-vaa"),
     "other_settings_warmup_small": small("other-settings-warmup"),
