@@ -15,7 +15,7 @@ import multistable as ms
 from multistable.cli import app, runs
 from multistable.cli import train as train_command
 from multistable.cli.progress import duration
-from multistable.cli.results import differing
+from multistable.cli.results import by_seed, differing
 from multistable.experiments.estimate import seconds
 from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
@@ -268,6 +268,7 @@ def test_a_setting_without_meaning_for_a_run_tells_no_runs_apart():
     classic, warmed = (RunConfig(CopyFirstInput(5), "gru", version=version) for version in ("classic", "warmup"))
     assert differing([replace(classic, target=0.5), warmed]) == []
     assert differing([replace(warmed, target=0.5), classic, warmed]) == ["target"]
+    assert len(by_seed([(classic, {}), (replace(classic, seed=1, warmup_vaa_every=10), {})])) == 1
 
 
 def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):

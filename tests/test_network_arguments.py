@@ -1,7 +1,7 @@
 """What networks refuse, and how they say so."""
 
 import re
-from functools import partial
+from functools import partial, wraps
 
 import pytest
 import torch
@@ -56,6 +56,7 @@ def plain_mgu(inputs, units, gain=1.0):
         (partial(ms.CELLS["chrono"], t_max=50), "tmax", "it takes: t_max"),
         (Tuned, "tmax", "the cell Tuned .* it takes: gain, t_max"),
         (plain_mgu, "bias", "the cell plain_mgu .* it takes: gain"),
+        (partial(lambda kind, inputs, units, gain=1.0: None, "mgu"), "bias", "it takes: gain$"),
     ],
 )
 def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):
@@ -71,6 +72,9 @@ def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):
         (Tuned, {"gain": 2.0, "t_max": 50}),
         (plain_mgu, {"gain": 2.0}),
         (lambda *sizes, **any_option: ms.CELLS["mgu"](*sizes), {"anything": 1}),
+        (lambda inputs, units, /, gain=1.0: plain_mgu(inputs, units), {"gain": 2.0}),
+        (wraps(plain_mgu)(lambda *sizes, **others: plain_mgu(*sizes)), {"more": 1}),
+        (partial(lambda kind, inputs, units, gain=1.0: ms.CELLS[kind](inputs, units), "mgu"), {"gain": 2.0}),
     ],
 )
 def test_options_that_a_cell_takes_are_accepted(cell, options):
@@ -81,6 +85,8 @@ def test_options_that_a_cell_takes_are_accepted(cell, options):
 def test_cells_of_pytorch_are_refused(generator):
     with pytest.raises(TypeError, match=r"cell must be a name \(lstm, .*\) or a Cell class, got .*GRUCell"):
         ms.RNN(nn.GRUCell, 1, 4, generator=generator)
+    with pytest.raises(TypeError, match=r"cell must be a name .* or a Cell class, got GRU"):
+        ms.RNN(ms.CELLS["gru"](1, 4), 1, 4, generator=generator)
     with pytest.raises(TypeError, match="cell must make a Cell, got one that makes a GRUCell"):
         ms.RNN(lambda *sizes, **_: nn.GRUCell(*sizes), 1, 4, generator=generator)
 

@@ -130,6 +130,13 @@ def test_a_seed_that_is_none_is_refused(make, seed):
         make(seed=seed)
 
 
+def test_a_wanted_vaa_that_no_states_have_is_refused_before_any_work():
+    with pytest.raises(ValueError, match=r"target must be at least 1/32 .* got 0\.03"):
+        small(version="warmup", warmup_algorithm="reliable", target=0.03)
+    for accepted in ({"warmup_algorithm": "paper"}, {"version": "classic"}, {"target": 0.04}):
+        small(**{"version": "warmup", "warmup_algorithm": "reliable", "target": 0.03} | accepted)
+
+
 def test_seeds_from_an_array_name_runs_as_plain_integers_do():
     assert small(seed=np.int64(3)).name == small(seed=3).name
 

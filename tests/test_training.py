@@ -423,7 +423,12 @@ def test_data_that_a_task_must_not_give_is_told(monkeypatch, change, message):
 @pytest.mark.parametrize("score", ["loss", "accuracy"])
 @pytest.mark.parametrize(
     ("value", "shape"),
-    [(lambda outputs: outputs[-1, ..., 0], (2, 2)), (lambda outputs: outputs.mean(), ())],
+    [
+        (lambda outputs: outputs[-1, ..., 0], (2, 3)),
+        (lambda outputs: outputs[-1, ..., 0].mean(dim=0), (3,)),
+        (lambda outputs: outputs.mean(), ()),
+        (lambda outputs: 0.5, "float"),
+    ],
 )
 def test_a_score_that_is_no_mean_over_sequences_is_told_before_any_work(monkeypatch, tmp_path, score, value, shape):
     monkeypatch.setattr(CopyFirstInput, score, lambda task, outputs, targets: value(outputs))

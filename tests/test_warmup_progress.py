@@ -57,6 +57,15 @@ def test_nothing_is_left_of_a_longer_line_that_is_written_over():
     assert len(shorter.rstrip()) < len(longer) == len(shorter)
 
 
+def test_a_line_fits_the_terminal_but_for_the_last(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    history = warm_up()
+    _, *lines, last = terminal.getvalue().split("\r")
+    assert {len(line) for line in lines} == {29}
+    assert last.startswith(repr(history))
+
+
 def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
     for pause, steps in ((1e9, [1]), (0.0, [1, 2, 3, 4, 5])):
         monkeypatch.setattr(progress, "PAUSE", pause)

@@ -150,7 +150,7 @@ def warmups(results: Sequence[Result]) -> Rows:
     """How each warmup ended, in the order of the seeds."""
     rows = []
     for (cell, version), runs in grouped(results, lambda config: (config.cell, config.version)).items():
-        courses = [run.warmup for run in runs if run.warmup]
+        courses = [run.warmup for run in runs if run.warmup and "vaa_star" in run.warmup]
         if courses:
             layers = np.array([np.mean(course["vaa_star"][-10:], axis=0) for course in courses]).T
             ends = [*layers, [course["vaa"] for course in courses]]

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.table import Table
@@ -103,9 +104,7 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def _without_seed(config: Config) -> str:
-    settings = config.to_dict()
-    del settings["seed"]
-    return str(settings)
+    return replace(config, seed=0).name
 
 
 def _multistable(runs: Sequence[Run]) -> str:

@@ -1,5 +1,6 @@
 """A line that says where a warmup is, for who waits for it."""
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ class Line:
 
     def step(self, step: WarmupStep) -> None:
         """A step was taken: VAA*, of several layers or members the lowest and the highest."""
+        if self._out is None:
+            return
         low, high = (f"{value:.2f}" for value in step.vaa_star.aminmax())
         self._tell(f"{self._at(step.step)}, VAA* {low if low == high else f'{low} to {high}'}")
 
@@ -37,7 +40,7 @@ class Line:
 
     def ended(self, history: WarmupHistory) -> None:
         """How it went."""
-        self._tell(repr(history), always=True)
+        self._tell(repr(history), always=True, whole=True)
 
     def close(self) -> None:
         """What is written next begins a line of its own."""
@@ -47,12 +50,14 @@ class Line:
     def _at(self, step: int) -> str:
         return f"warmup: step {step} of at most {self._most}"
 
-    def _tell(self, text: str, always: bool = False) -> None:
+    def _tell(self, text: str, always: bool = False, whole: bool = False) -> None:
         if self._out is None:
             return
         seconds = time.monotonic() - self._began
         text = f"{text}, {seconds:.0f} s"
         if self._out.isatty():
+            # A line that is longer than the terminal is wide could not be written over.
+            text = text if whole else text[: shutil.get_terminal_size().columns - 1]
             self._out.write(f"\r{text:<{self._length}}")
             self._length = len(text)
         elif always or seconds >= self._due:

@@ -18,6 +18,7 @@ CellSpec = str | Callable[..., Cell[Any]]
 
 # What every cell is given to make its weights with, where it is asked for.
 _FACTORY = ("generator", "device", "dtype")
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class RNN(nn.Module):
@@ -183,20 +184,22 @@ def check_options(cell: CellSpec, options: Iterable[str]) -> None:
 
 def _options_of(make: Callable[..., Any]) -> list[str] | None:
     """The names of the arguments that a cell takes beyond its sizes; ``None`` where it may take any."""
+    bound = 0
     while isinstance(make, partial):
+        bound += len(make.args)
         make = make.func
     if not isinstance(make, type):
-        return _named([make], first=2)
+        return _named([make], first=2 + bound)
     # What the ``__init__`` of a cell does not name is for the class above it, or for the initial weights.
-    return _named([vars(kind)["__init__"] for kind in make.__mro__ if "__init__" in vars(kind)], first=3)
+    return _named([vars(kind)["__init__"] for kind in make.__mro__ if "__init__" in vars(kind)], first=3 + bound)
 
 
 def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | None:
     """The arguments after the ``first`` ones, of functions each of which hands on to the next what it does not name."""
     names: list[str] = []
     for function in functions:
-        parameters = inspect.signature(function).parameters.values()
-        positional = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+        positional = [p.name for p in parameters if p.kind in _POSITIONAL]
         names += positional[first:] + [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
         if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
             return [name for name in dict.fromkeys(names) if name not in _FACTORY]
@@ -215,7 +218,7 @@ def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Call
 
 def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
     other_class = isinstance(spec, type) and not issubclass(spec, Cell)
-    if callable(spec) and not other_class:
+    if callable(spec) and not other_class and not isinstance(spec, nn.Module):
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")

@@ -65,11 +65,12 @@ class Group:
 
     def _check_scores(self) -> None:
         """The task has a loss and an accuracy of each run: a task of the user's own may be wrong."""
-        inputs, targets = self.learning.take(self.rows.training[:, :2])
+        # One sequence more than there are runs, so that the two cannot be mistaken for each other.
+        inputs, targets = self.learning.take(self.rows.training[:, : len(self.configs) + 1])
         outputs = inputs.new_zeros(self.task.answers, *inputs.shape[1:3], self.task.output_size)
         for name, score in (("loss", self.task.loss), ("accuracy", self.task.accuracy)):
             value: Any = score(outputs, targets)
-            shape = None if value is None else tuple(value.shape)
+            shape = tuple(value.shape) if isinstance(value, Tensor) else value and type(value).__name__
             if shape != (len(self.configs),) and (name, shape) != ("accuracy", None):
                 raise ValueError(
                     f"{name} of {type(self.task).__name__} must be a mean over n, one number for each network: for "

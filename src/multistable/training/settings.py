@@ -13,9 +13,9 @@ import torch
 
 from multistable.arguments import count, positive_integer
 from multistable.cells import CELLS
-from multistable.dynamics.checks import check_positive_number, check_target
+from multistable.dynamics.checks import check_positive_number, check_target, check_wanted
 from multistable.dynamics.contexts import ieee_float32, tf32
-from multistable.dynamics.warmup import DEFAULT_STEPS
+from multistable.dynamics.warmup import AS_MANY_AS_POSSIBLE, DEFAULT_STEPS, FINAL_BATCH_SIZE
 from multistable.networks.rnn import RNN, check_options
 from multistable.tasks import settings_of
 
@@ -110,7 +110,9 @@ class Config(ABC):
             check_positive_number(name, getattr(self, name))
         if self.vaa_every != 0:
             positive_integer("vaa_every", self.vaa_every)
-        check_target(self.target, None)
+        goal = check_target(self.target, None)
+        if self.kind.warmed and self.warmup_algorithm == "reliable":
+            check_wanted(goal[goal < AS_MANY_AS_POSSIBLE], FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
         self._check_cell_options()

@@ -123,6 +123,8 @@ class RunFolder:
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         rows = []
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
                 rows.append(json.loads(line))
             except json.JSONDecodeError as error:

@@ -38,7 +38,7 @@ def train(
     configs: Config | Iterable[Config],
     out: Path | str = "runs",
     *,
-    device: torch.device | str | None = None,
+    device: torch.device | str | int | None = None,
     callbacks: Iterable[Callback] | Callback = (),
     together: int = 32,
 ) -> list[RunFolder]:
@@ -83,13 +83,13 @@ def usual_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def chosen_device(device: torch.device | str | None, here: bool = True) -> torch.device | None:
+def chosen_device(device: torch.device | str | int | None, here: bool = True) -> torch.device | None:
     """The device that was asked for, if any; one that this machine has, unless it need not be ``here``."""
     if device is None:
         return None
     there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     there += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    name = str(device)
+    name = f"cuda:{device}" if isinstance(device, int) else re.sub("^cpu:0$", "cpu", str(device))
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name) or (here and name not in there):
         told = f"accepted here: {', '.join(there)}" if "cuda" in there else "PyTorch finds no GPU here"
         raise ValueError(f"device must be cpu, cuda or cuda:INDEX, got {name!r}; {told}")
