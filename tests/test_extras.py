@@ -23,9 +23,17 @@ def test_every_package_is_in_the_extra_that_is_named():
     assert how_to_install("numba") == 'pip install numba, or in a checkout of multistable pip install ".[cpu]"'
 
 
-@pytest.mark.parametrize(("module", "package"), [("page", "jinja2"), ("figures", "matplotlib")])
-def test_what_pages_and_pictures_need_is_told(module, package):
-    program = f"import sys; sys.modules[{package!r}] = None; import multistable.experiments.{module}"
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("experiments.page", "jinja2"),
+        ("experiments.figures", "matplotlib"),
+        ("rl.gym_agent", "gymnasium"),
+        ("rl.environment", "gymnasium"),
+    ],
+)
+def test_what_a_module_needs_is_told(module, package):
+    program = f"import sys; sys.modules[{package!r}] = None; import multistable.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr.endswith(f"needs the package {package}: {how_to_install(package)}\n")
 

@@ -1,6 +1,7 @@
 """Packages that only some things need, and how to install them."""
 
 EXTRAS = {
+    "gymnasium": "rl",
     "jinja2": "report",
     "matplotlib": "report",
     "numba": "cpu",

@@ -2,12 +2,17 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 
+from multistable.extras import missing
 from multistable.rl.tmaze import ACTIONS, OBSERVATIONS, TMaze
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise missing("a Gymnasium environment", "gymnasium") from error
 
 ID = "multistable/TMaze-v0"
 

@@ -3,14 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from multistable.arguments import positive_integer, share
+from multistable.extras import missing
 from multistable.rl.pomdp import POMDP, Outcome
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise missing("a Gymnasium environment", "gymnasium") from error
 
 _SEEDS = 2**31
 
