@@ -18,7 +18,6 @@ from made_up_results import (
     agents,
     at_initialisation,
     before_training,
-    faster,
     impact,
     in_mazes,
     made,
@@ -29,15 +28,13 @@ from made_up_results import (
     warmed_on,
 )
 from multistable.cli.experiments import show_claims
-from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Claim
-from multistable.experiments.claims.base import below, by, forgets_long, less
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
+from multistable.experiments.claims.base import forgets_long, less
 from multistable.experiments.claims.reinforcement import correlation
 from multistable.experiments.experiment import Experiment, Spread
-from multistable.experiments.paper.grids import TASKS
-from multistable.experiments.report import PAGE, verdicts, write_report
+from multistable.experiments.report import PAGE, write_report
 from multistable.experiments.scales import PAPER, SCALES
-from multistable.rl import Maze
-from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
+from multistable.tasks import Denoising
 from multistable.training import RunConfig
 
 
@@ -363,93 +360,8 @@ def test_the_rank_correlation_is_spearmans(returns, vaas, expected):
     assert correlation(result) == pytest.approx(expected)
 
 
-def made_up_experiment(*runs, claims=("C9",)):
-    return Experiment(
-        "made-up", 0, (), "Made up", tuple(run.config for run in runs if run.config.seed == 0), (), claims
-    )
-
-
-def test_a_claim_is_judged_on_the_papers_tasks_whatever_else_an_experiment_has():
-    """C9, with results at T = 1000 that would refute it, and would leave it open for want of other cells."""
-    papers = RESULTS["C9"][0]
-    others = versions([CopyFirstInput(1000)], {"classic": 0.9, "warmup": 0.5}, cells=["gru"])
-    source = {run.config.name: run for run in papers + others}
-    own = [made_up_experiment(*papers), made_up_experiment(*others)]
-    alone, beside = (verdicts(some, PAPER, source)["C9"] for some in (own[:1], own))
-    assert alone.verdict == beside.verdict == HOLDS
-    assert alone.checks == beside.checks
-    without_600 = [run for run in papers if run.config.task != COPY[-1]]
-    assert verdicts([made_up_experiment(*without_600, *others)], PAPER, source)["C9"].verdict == OPEN
-
-
-def test_a_claim_of_ones_own_is_judged_on_its_own_tasks(monkeypatch):
-    def learned(results):
-        return [below("gru", by(results, lambda config: config.cell, "test_loss")["gru"], 0.1)]
-
-    long = CopyFirstInput(1000)
-    monkeypatch.setitem(CLAIMS, "C9", Claim("C9", "It is learned", "", learned, tasks=(long,)))
-    runs = [*made(long, "gru", test_loss=0.01), *made(COPY[0], "gru", test_loss=0.9)]
-    finding = verdicts([made_up_experiment(*runs)], PAPER, {run.config.name: run for run in runs})["C9"]
-    assert finding.verdict == HOLDS
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_a_scale_changes_the_papers_tasks_and_no_others(scale):
-    own = [CopyFirstInput(1000), Denoising(400, 5), Denoising(200, 50), PermutedLineSequentialMNIST(100), Maze(7)]
-    assert [SCALES[scale].tasks(task) for task in own] == own
-    assert len({SCALES[scale].tasks(task) for task in TASKS}) == len(TASKS)
-
-
 def test_the_numbers_stand_beside_the_verdict():
     finding = CLAIMS["C9"].finding(RESULTS["C9"][0])
     assert "CopyFirstInput(T=50), gru classic, test loss: 0.901 ± 0.0009 (3 runs), above 0.5?" in [
         check.said for check in finding.checks
     ]
-
-
-# Runs that have diverged
-
-
-def diverged(run):
-    """Another seed of a run, without a finite loss in any epoch; an accuracy it has."""
-    return replace(
-        run,
-        config=replace(run.config, seed=3),
-        metrics=[row | {"validation_loss": None} for row in run.metrics],
-        results=run.results | {"test_loss": None},
-        warmup=None if run.warmup is None else {"outcome": "diverged"},
-    )
-
-
-LOSSES = [name for name in RESULTS if name not in ("C1", "C5", "C7", "C12", "C24", "Q2")]
-"""The claims on losses, accuracies and warmups of networks."""
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_run_that_has_diverged_does_not_let_a_claim_hold(name):
-    runs = RESULTS[name][0]
-    finding = CLAIMS[name].finding(runs + [diverged(run) for run in runs if run.config.seed == 0])
-    assert finding.verdict == OPEN
-    said = [one.said for check in finding.checks for one in (check, *check.cases)]
-    assert any("1 diverged" in one for one in said)
-
-
-def test_runs_of_which_all_have_diverged_are_told_of():
-    runs = [diverged(run) for run in RESULTS["C11"][0]]
-    said = CLAIMS["C11"].finding(runs).checks[0].said
-    assert said.endswith("lstm warmed up (0 runs, 3 diverged), less than lstm classic (0 runs, 3 diverged)?")
-
-
-@pytest.mark.parametrize("left", [{"epoch": 1, "validation_loss": None}, {"epoch": 1}], ids=["recorded", "stored"])
-def test_a_run_that_diverges_late_is_not_fast(left):
-    """C17, where its mean over the epochs before would be the lower."""
-    late = [
-        replace(run, metrics=[{"epoch": 0, "validation_loss": 0.1}, left]) if run.config.version == "double" else run
-        for run in faster(double=0.01, warmup=0.3)
-    ]
-    assert CLAIMS["C17"].finding(late).verdict == OPEN
-
-
-def test_runs_that_refute_do_so_beside_one_that_has_diverged():
-    runs = RESULTS["C6"][1]
-    assert CLAIMS["C6"].finding([*runs, diverged(runs[0])]).verdict == FAILS
