@@ -37,6 +37,8 @@ EARLY = 5
 """The epoch after which one looks whether training has kept the attractors of a warmup."""
 MANY, LEARNED = 0.5, 0.01
 """A VAA of many attractors, and a test loss of a network that has learned its task."""
+LAST = 10
+"""Steps of a warmup over which VAA* is averaged."""
 TF32 = PAPER.computed_in("tf32")
 
 
@@ -49,12 +51,14 @@ class Page:
         pictures: drawn of them, and printed as tables.
         claims: judged by them.
         tables: printed besides.
+        shared: pages that some of the runs are stored with already.
     """
 
     runs: list[Config]
     pictures: tuple[Picture, ...]
-    claims: tuple[str, ...]
+    claims: tuple[str, ...] = ()
     tables: tuple[Callable[[Sequence[Result]], Rows], ...] = ()
+    shared: tuple[str, ...] = ()
 
 
 def classic(config: RunConfig) -> str | None:
@@ -65,6 +69,17 @@ def classic(config: RunConfig) -> str | None:
 def gru(config: RunConfig) -> str | None:
     """The version of a GRU."""
     return config.version if config.cell == "gru" else None
+
+
+def warmed_by(config: RunConfig) -> str:
+    """Its warmup."""
+    return f"{config.warmup_steps} steps" if config.warmup_algorithm == "paper" else config.warmup_algorithm
+
+
+def kind(config: RunConfig) -> tuple[str, str]:
+    """Its cell and its version, with a warmup that is not the paper's."""
+    usual = not config.kind.warmed or warmed_by(config) == "100 steps"
+    return config.cell, config.version if usual else f"{config.version}, {warmed_by(config)}"
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,43 @@ class Kept:
         return grouped(warmed, lambda config: tuple(getattr(config, name) for name in settings))
 
 
+@dataclass(frozen=True)
+class LastLayer:
+    """How far the last layer of each network came in its warmup, and how its loss then fell.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+    """
+
+    name: str
+    caption: str
+
+    def draw(self, results: Sequence[Result]) -> Figure:
+        """A line for each run, in the colour of its warmup."""
+        drawn, (warmup, training) = figure(10.0, 3.4, 2)
+        for index, (label, runs) in enumerate(grouped(results, warmed_by).items()):
+            style = style_of(label, index)
+            for number, run in enumerate(runs):
+                look = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2, "alpha": 0.8}
+                stars = [layers[-1] for layers in run.warmup["vaa_star"]]
+                smooth = np.convolve(stars, np.full(LAST, 1 / LAST), mode="valid")
+                steps = range(LAST, len(stars) + 1)
+                # The shorter of two warmups that begin alike is drawn over the longer.
+                warmup.plot(steps, smooth, **look, zorder=3 - len(stars) / 1000, label="" if number else style.label)
+                training.plot(*run.curve("validation_loss"), **look)
+        name_axes(warmup, "gradient step of the warmup", "VAA* of the last layer")
+        name_axes(training, "epoch", "validation squared error")
+        training.set_yscale("log")
+        legend_below(drawn, [warmup])
+        return drawn
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """How many learned."""
+        groups = grouped(results, warmed_by).items()
+        return ["warmup", "learned"], [[label, learned(runs)] for label, runs in groups]
+
+
 def early(run: Result) -> float:
     """Its VAA after some epochs."""
     epochs, values = run.curve("vaa")
@@ -132,13 +184,19 @@ def learned(runs: Sequence[Result]) -> str:
     return f"{sum(run.results['test_loss'] < LEARNED for run in runs)} of {len(runs)}"
 
 
+def first_low(run: Result) -> int | str:
+    """The first epoch with a low validation loss."""
+    return min(
+        (epoch for epoch, loss in zip(*run.curve("validation_loss"), strict=True) if loss < LOW), default="never"
+    )
+
+
 def by_seed(results: Sequence[Result]) -> Rows:
     """When each run gets its attractors and when its loss falls, and where that ends, in the order of the seeds."""
     header = ["cell", "version", "VAA after epoch 1", f"first epoch with a validation loss below {LOW}", "test loss"]
     rows = []
-    for (cell, version), runs in grouped(results, lambda config: (config.cell, config.version)).items():
-        curves = [dict(zip(*run.curve("validation_loss"), strict=True)) for run in runs]
-        low = [min((epoch for epoch, loss in curve.items() if loss < LOW), default="never") for curve in curves]
+    for (cell, version), runs in grouped(results, kind).items():
+        low = [first_low(run) for run in runs]
         vaa = [dict(zip(*run.curve("vaa"), strict=True))[1] for run in runs]
         losses = [run.results["test_loss"] for run in runs]
         cells = [[f"{value:.2f}" for value in vaa], [str(epoch) for epoch in low], [f"{loss:.2g}" for loss in losses]]
@@ -149,15 +207,31 @@ def by_seed(results: Sequence[Result]) -> Rows:
 def warmups(results: Sequence[Result]) -> Rows:
     """How each warmup ended, in the order of the seeds."""
     rows = []
-    for (cell, version), runs in grouped(results, lambda config: (config.cell, config.version)).items():
+    for (cell, version), runs in grouped(results, kind).items():
         courses = [run.warmup for run in runs if run.warmup and "vaa_star" in run.warmup]
         if courses:
-            layers = np.array([np.mean(course["vaa_star"][-10:], axis=0) for course in courses]).T
+            layers = np.array([np.mean(course["vaa_star"][-LAST:], axis=0) for course in courses]).T
             ends = [*layers, [course["vaa"] for course in courses]]
             rows.append([cell.upper(), version, *(", ".join(f"{value:.2f}" for value in end) for end in ends)])
             rows[-1].append(", ".join(course["outcome"] for course in courses))
     stars = [f"VAA* of layer {layer + 1} in the last ten steps" for layer in range(len(rows[0]) - 4)] if rows else []
     return ["cell", "version", *stars, "VAA after the warmup", "outcome"], rows
+
+
+def by_target(results: Sequence[Result]) -> Rows:
+    """For each length, cell and target: the loss, VAA before training, how the warmups ended, and who learned."""
+    header = ["T", "cell", "k", "VAA before training", "after epoch 1", "outcome of the warmup"]
+    header += [f"first epoch with a validation loss below {LOW}", "test loss", "learned"]
+    rows = []
+    groups = grouped(results, lambda config: (config.task.length, CELLS.index(config.cell), config.target))
+    for (length, cell, target), runs in sorted(groups.items()):
+        vaa = [dict(zip(*run.curve("vaa"), strict=True)) for run in runs]
+        looks = [", ".join(f"{values[epoch]:.2f}" for values in vaa) for epoch in (0, 1)]
+        outcomes = ", ".join(run.warmup["outcome"] for run in runs)
+        losses = ", ".join(f"{run.results['test_loss']:.2g}" for run in runs)
+        low = ", ".join(str(first_low(run)) for run in runs)
+        rows.append([str(length), CELLS[cell].upper(), str(target), *looks, outcomes, low, losses, learned(runs)])
+    return header, rows
 
 
 def four_versions(runs: list[Config], claims: tuple[str, ...], *further: Picture) -> Page:
@@ -215,6 +289,20 @@ def auxiliary(name: str) -> Page:
     return Page(made.at(TF32), made.pictures, made.claims, (each_run,))
 
 
+def double_lstms() -> Page:
+    """Double LSTMs on denoising, N = 100, by the length and the kind of their partial warmup."""
+    kinds = {}, {"warmup_steps": 300}, {"warmup_algorithm": "reliable", "epochs": 30}
+    runs = [run for one in kinds for run in TF32.of(grid(DENOISING[1:], ["lstm"], ["double"], **one))]
+    picture = LastLayer(name="warmups", caption="VAA* of the last layer in the warmup, and the loss in training.")
+    return Page(runs, (picture,), tables=(by_seed, warmups), shared=("denoising_100",))
+
+
+def impact_of_k() -> Page:
+    """The target k of the warmup, trained in TF32; k = 0.95 is that of copy first input in general."""
+    made = experiments()["impact-k"]
+    return Page(made.at(TF32), made.pictures, ("C22",), (by_target,), ("copy_300", "copy_600"))
+
+
 KEPT = Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn.")
 BY_CELL = experiments()["double-curves"].pictures
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15")
@@ -225,7 +313,8 @@ PAGES = {
     **{f"denoising_{N}": page for N, page in of_tasks(DENOISING, DENOISING_CLAIMS, *BY_CELL).items()},
     "auxiliary_copy_50": auxiliary("copy-50"),
     "auxiliary_denoising_5": auxiliary("denoising-5"),
-    "impact_k": Page(experiments()["impact-k"].at(TF32), experiments()["impact-k"].pictures, ("C22",)),
+    "denoising_double_lstm": double_lstms(),
+    "impact_k": impact_of_k(),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "sequential_mnist_small": small("warmup-sequential-mnist"),
@@ -273,6 +362,13 @@ def store(runs: list[Config], out: Path, stored: Path) -> None:
     write_results((results[config.name] for config in runs if config.name in results), stored)
 
 
+def of_page(page: Page, stored: Path) -> list[Result]:
+    """What is stored of its runs, with the page or with others, in the order of the runs."""
+    files = [*(RESULTS / f"{name}.json" for name in page.shared), stored]
+    known = {result.config.name: result for file in files if file.exists() for result in read_results(file)}
+    return [known[config.name] for config in page.runs if config.name in known]
+
+
 def main() -> None:
     """Store results when asked, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -282,7 +378,7 @@ def main() -> None:
     page, stored = PAGES[arguments.page], RESULTS / f"{arguments.page}.json"
     if arguments.runs:
         store(page.runs, arguments.runs, stored)
-    results = read_results(stored) if stored.exists() else []
+    results = of_page(page, stored)
     if not results:
         raise SystemExit(f"there are no results in {stored}: --runs takes them from a folder of finished runs")
     for picture in page.pictures:
@@ -290,7 +386,8 @@ def main() -> None:
         print(table(*picture.table(results)) + "\n")
     for further in page.tables:
         print(table(*further(results)) + "\n")
-    print(verdicts(page.claims, results))
+    if page.claims:
+        print(verdicts(page.claims, results))
     devices = ", ".join(sorted({result.record["device"] for result in results}))
     print(f"\n{len(results)} of {len(page.runs)} runs, {wall_time(results):.0f} s on {devices}")
 
