@@ -87,6 +87,35 @@ def test_a_layer_that_stayed_behind_is_seen_though_the_network_is_multistable():
     assert repr(made) == "WarmupHistory(outcome='multistable', vaa=1.0, steps=12, final_vaa_star=[0.06, 0.73])"
 
 
+def test_a_layer_that_stayed_behind_is_warned_of():
+    """In the mean of its last ten steps, below nine tenths of the target; the last step alone is not enough."""
+    values = torch.full((20, 2, 3), APART)
+    values[:, 1, 0] = 0.84
+    values[:, 1, 1] = 0.87
+    values[-1, 0, 2] = 0.1
+    made = history_of(values, vaa=[1.0, 1.0, 1.0])
+    assert made.behind.tolist() == [[False, False, False], [True, False, False]]
+    (message,) = made.failures()
+    assert message.startswith(
+        "warmup left layer 2 (VAA* 0.84) of member 0 behind its target of 0.95, though VAA is high"
+    )
+
+
+def test_of_one_network_each_layer_that_stayed_behind_is_named():
+    (message,) = history_of(torch.tensor([[0.3, 0.95, 0.2]]).expand(12, 3), vaa=1.0).failures()
+    assert "left layer 1 (VAA* 0.30) and layer 3 (VAA* 0.20) of the network behind" in message
+
+
+def test_a_layer_is_behind_only_where_each_has_a_target_of_its_own():
+    one_layer = history_of([0.5] * 12, vaa=1.0)
+    verifying = history_of(torch.tensor([[0.3, 0.9]]).expand(12, 2), vaa=1.0)
+    verifying.verifies, verifying.verified = True, torch.tensor(True)
+    for made in (one_layer, verifying):
+        assert made.outcome == "multistable"
+        assert not made.behind.any()
+        assert made.failures() == []
+
+
 def test_an_ensemble_tells_of_each_member_and_of_many_a_few():
     two = history_of(torch.full((3, 1, 2), APART), vaa=[1.0, 1 / 3])
     outcomes, ends = "outcome=['multistable', 'drifting']", "final_vaa_star=[[0.95, 0.95]]"

@@ -9,8 +9,10 @@ from torch import Tensor
 
 RECENT_STEPS = 10
 """How many of its last steps tell where the VAA* of a network ended: of one alone chance has too large a part."""
+NEAR = 0.9
+"""The part of its target that a network, or a layer, must reach."""
 REASONS = {
-    "collapsed": "all states of a batch coincide in a layer, where VAA* has no gradient",
+    "collapsed": "all states of a batch coincide in a layer, or almost, and VAA* has no gradient there",
     "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end at few "
     "attractors",
     "short": "VAA* did not come near its target",
@@ -132,14 +134,14 @@ class WarmupHistory:
         """How it ended, for an ensemble a list: ``"multistable"``, or what kept the network from it.
 
         With a wanted VAA, ``"multistable"`` says that it was reached, ``"missed"`` that it was not verified to be. Else
-        ``"collapsed"``: all states of a batch coincide in some layer, VAA* is 1/n and has no gradient.
+        ``"collapsed"``: in some layer the states of a batch coincide, or almost, VAA* is 1/n and has no gradient.
         ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end
         at few attractors. ``"short"``: VAA* did not come near its target. ``"unverified"``: the last measure is
         content, the verification, which has more inputs, never was.
         """
         if self.target.dim() == 0:
             return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.final_vaa_star)
-        recent = self.final_vaa_star.unbind(-1)
+        recent = self._each(self.final_vaa_star)
         members = zip(self.vaa, self.target, self.tolerance, self.verified, recent, strict=True)
         return [self._outcome(*member) for member in members]
 
@@ -156,20 +158,38 @@ class WarmupHistory:
             return "missed"
         if float(recent.min()) < 1.5 / self._batch_size:
             return "collapsed"
-        if vaa >= max(float(target) * (1.0 if self.verifies else 0.9), 1.5 / self._final_batch_size):
+        if vaa >= max(float(target) * (1.0 if self.verifies else NEAR), 1.5 / self._final_batch_size):
             return "unverified" if self.verifies else "multistable"
         return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
 
+    @property
+    def behind(self) -> Tensor:
+        """Which layers ended with a VAA* below nine tenths of their target, ``(layers, ...)``.
+
+        Only Algorithm 3 has a target for each layer: after the default, and where there is one layer, none is behind.
+        VAA does not tell, since it compares the states of all layers together.
+        """
+        ends = self.final_vaa_star
+        return ends.lt(NEAR * self.target) & (not self.verifies) & (len(ends) > 1)
+
     def failures(self) -> list[str]:
-        """A sentence for each network that did not become what it should."""
+        """A sentence for each network that did not become what it should, or a layer of which did not."""
         single = self.target.dim() == 0
         outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
         asked = zip(self.target.reshape(-1).tolist(), self.tolerance.reshape(-1).tolist(), strict=True)
-        return [
-            _failure("the network" if single else f"member {index}", outcome, value, *wanted)
-            for index, (outcome, value, wanted) in enumerate(zip(outcomes, values, asked, strict=True))
-            if outcome != "multistable"
-        ]
+        networks = zip(outcomes, values, asked, self._each(self.behind), self._each(self.final_vaa_star), strict=True)
+        told = []
+        for index, (outcome, value, wanted, behind, ends) in enumerate(networks):
+            name = "the network" if single else f"member {index}"
+            if outcome != "multistable":
+                told.append(_failure(name, outcome, value, *wanted))
+            elif behind.any():
+                told.append(_left_behind(name, behind, ends, wanted[0]))
+        return told
+
+    def _each(self, layers: Tensor) -> list[Tensor]:
+        """``(layers, ...)`` of the single network, or of each member."""
+        return [layers] if self.target.dim() == 0 else list(layers.unbind(-1))
 
 
 def _failure(name: str, outcome: str, vaa: float, target: float, tolerance: float) -> str:
@@ -179,6 +199,11 @@ def _failure(name: str, outcome: str, vaa: float, target: float, tolerance: floa
     else:
         what = f"make {name} multistable: VAA = {vaa:.3f} afterwards ({outcome}: {REASONS[outcome]})"
     return f"warmup did not {what}. Another generator or more steps may help"
+
+
+def _left_behind(name: str, behind: Tensor, ends: Tensor, target: float) -> str:
+    layers = " and ".join(f"layer {layer + 1} (VAA* {ends[layer]:.2f})" for layer in behind.nonzero().flatten())
+    return f"warmup left {layers} of {name} behind its target of {target:g}, though VAA is high. More steps may help"
 
 
 def _rounded(values: Any) -> Any:

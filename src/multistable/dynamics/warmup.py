@@ -68,8 +68,9 @@ def warmup(
     it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's procedure, Algorithm 3,
     takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
-    A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. If
-    anything stops the procedure, the parameters are as they were before.
+    A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. So
+    does one of several layers with one that the paper's procedure left behind (``history.behind``). If anything stops
+    the procedure, the parameters are as they were before.
 
     Args:
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
