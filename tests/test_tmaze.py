@@ -263,7 +263,7 @@ def test_bad_arguments_of_the_environment_are_refused():
 
 
 @pytest.mark.parametrize(("action", "got"), [
-    (torch.tensor([4, 9]), "4"),
+    (torch.tensor([0, 9]), "9"),
     (torch.tensor([0, -1]), "-1"),
     (torch.tensor(-4), "-4"),
     (-1, "-1"),
