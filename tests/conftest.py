@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-pytest_plugins = ["mnist_files"]
+pytest_plugins = ["mnist_files", "tiny_experiment"]
 
 # The same examples every time, and no limit on a slow machine's clock.
 settings.register_profile("multistable", deadline=None, derandomize=True, max_examples=50)

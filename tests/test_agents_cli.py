@@ -8,11 +8,11 @@ import pytest
 import torch
 from rich.console import Console
 
+from commands import call
 from interruption import interrupted
 from multistable.cli.progress import Bars, Pace
 from multistable.training import RunFolder, train
 from small_agents import StopAt, StopError, small_agent
-from test_cli import call
 
 # As small_agent.
 COMMAND = (

@@ -1,4 +1,4 @@
-"""The command line: what it is asked for is what is trained, and what goes wrong is said in a line."""
+"""The command line: what it is asked for is what is trained."""
 
 import inspect
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import multistable as ms
-from multistable.cli import app, runs
+from commands import SMALL, call
+from multistable.cli import runs
 from multistable.cli import train as train_command
 from multistable.cli.progress import duration
 from multistable.cli.results import by_seed, differing
@@ -21,17 +21,6 @@ from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.training import VERSIONS, RunConfig, RunFolder, train
-
-# Small, and in float64: the compiled loop of float32 takes seconds to load.
-SMALL = (
-    "train copy --T 5 --hidden 4 --batch-size 8 --training-sequences 40 --testing-sequences 10 --set dtype=float64 "
-    "--set vaa_batch_size=4 --set vaa_batches=2 --set stabilisation=20 --set warmup_steps=4 --set warmup_batch_size=8"
-)
-
-
-def call(line, *more, **options):
-    """The command ``multistable`` with the words of a line, and more arguments."""
-    return CliRunner().invoke(app, [*line.split(), *map(str, more)], **options)
 
 
 def configs_of(monkeypatch, line):
@@ -289,120 +278,6 @@ def test_the_demo_ends_with_a_table_and_a_page(tmp_path, monkeypatch):
     assert all(re.search(rf"^ {config.name} +[01] ", result.stdout, re.MULTILINE) for config in small)
     assert opened == [(tmp_path / "page.html").as_uri()]
     assert opened[0] in result.stdout
-
-
-# What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ("copi --T 5", f"task must be one of {', '.join(TASKS | PROCESSES)}, got 'copi'"),
-        ("tmaze", "'tmaze' needs L"),
-        ("tmaze --L 0", "L must be a positive integer, got 0"),
-        ("tmaze --L 3 --T 5", "the task 'tmaze' has no setting 'T'; its settings are: L"),
-        ("tmaze --L 3 --epochs 2", "runs on tmaze have no setting 'epochs'"),
-        ("copy --T 5 --episodes 2", "runs on copy have no setting 'episodes'"),
-        ("tmaze --L 3 --vaa-every 30", "vaa_every must be a multiple of evaluate_every = 20, got 30"),
-        ("tmaze --L 3 --dry-run --max-norm 0", "max_norm must be a positive number, got 0.0"),
-        ("tmaze --L 3 --dry-run --max-norm -1", "max_norm must be a positive number, got -1.0"),
-        ("tmaze --L 3 --dry-run --max-norm nan", "max_norm must be a positive number, got nan"),
-        ("tmaze --L 3 --dry-run --max-norm much", "--max-norm"),
-        ("copy --T 5 --max-norm 1", "runs on copy have no setting 'max_norm'"),
-        ("tmaze --L 3 --version auxiliary", "version must be one of classic, warmup, double, double-classic"),
-        ("copy", "'copy' needs T"),
-        ("denoising --T 20", "'denoising' needs N\n"),
-        ("copy --T 5 --N 5", "the task 'copy' has no setting 'N'; its settings are: T"),
-        ("copy --T 0", "T must be a positive integer, got 0"),
-        ("copy --T 5 --no-cue", "has no setting 'cue'"),
-        ("denoising --T 20 --N 4", "N must be at least 5"),
-        ("copy --T 5 --cell rnn", f"cell must be one of {', '.join(ms.CELLS)}, got 'rnn'"),
-        ("copy --T 5 --version double --hidden 3", "hidden_size must be even"),
-        ("copy --T 5 --k 2", "target must lie in [0, 1], got 2.0"),
-        ("copy --T 5 --precision half", "precision must be one of ieee"),
-        ("copy --T 5 --seeds 2 --seed 3", "only one of them"),
-        ("copy --T 5 --device gpu", "device must be cpu, cuda or cuda:INDEX, got 'gpu'"),
-        ("copy --T 5 --set nothing=3", "got 'nothing'"),
-        ("copy --T 5 --set epochs", "--set must be NAME=VALUE, got 'epochs'"),
-        ("copy --T 5 --set seed=3", "--seed sets it"),
-        ("copy --T 5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
-        ("copy --T 5 --epochs 1 --set epochs=3 --dry-run", "epochs must be given once, got 1 and, by --set, 3"),
-        ("copy --T 5 --k 0.5 --set target=0.9 --dry-run", "target must be given once, got 0.5 and, by --set, 0.9"),
-        (
-            "copy --T 5 --vaa-every 0 --set vaa_every=1 --dry-run",
-            "vaa_every must be given once, got 0 and, by --set, 1",
-        ),
-        ("copy --set T=5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
-        ("psmnist --data a --set data=b --dry-run", "data must be given once, got a and, by --set, b"),
-        ("copy --T 5 --training-sequences 20", "batch_size must not exceed the 16 training sequences, got 32"),
-        ("copy --T 5 --epochs many", "--epochs"),
-        ("copy --T 5 --together 0", "--together"),
-    ],
-)
-def test_a_wrong_argument_is_said_in_a_line(tmp_path, arguments, told):
-    result = call(f"train {arguments}", "--out", tmp_path, env={"COLUMNS": "200"})
-    assert result.exit_code == 2
-    assert told in result.stderr
-    assert "Traceback" not in result.output
-    assert not list(tmp_path.rglob("metrics.jsonl"))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-def test_a_gpu_that_is_not_there(device):
-    result = call(f"train copy --T 5 --device {device}")
-    assert result.exit_code == 2
-    assert "PyTorch finds no GPU here" in result.stderr
-
-
-def test_a_file_in_the_place_of_the_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    result = call(f"{SMALL} --epochs 1", "--out", tmp_path / "file")
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert str(tmp_path / "file") in result.stderr
-
-
-def test_missing_images(tmp_path):
-    result = call("train psmnist", "--data", tmp_path / "nowhere", "--out", tmp_path)
-    assert result.exit_code == 1
-    assert "nowhere, named by data, does not exist" in result.stderr
-
-
-def test_a_run_that_another_process_works_on(tmp_path):
-    listed = call(f"{SMALL} --epochs 1 --version warmup --dry-run", "--out", tmp_path).stdout
-    (name,) = re.findall(r"copy-gru-warmup-[\w-]+", listed)
-    with RunFolder(tmp_path / name).claimed():
-        result = call(f"{SMALL} --epochs 1", "--out", tmp_path)
-    assert result.exit_code == 1
-    assert f"another process is working on 1 of the runs: {name}" in result.stderr
-    assert re.search(r"^ copy-gru-classic-0-\w+ +[01] ", result.stdout, re.MULTILINE)  # the other one is finished
-
-
-def test_a_damaged_run(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    result = call("show", tmp_path)
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "config.json cannot be read" in result.stderr
-
-
-def test_a_folder_that_is_no_run(tmp_path):
-    result = call("show", tmp_path)
-    assert result.exit_code == 2
-    assert "is not the folder of a run" in result.stderr
-
-
-def test_debug_shows_the_traceback():
-    result = call("train copy --T 0 --debug")
-    assert result.exit_code == 2
-    assert "Traceback" in result.stderr
-
-
-def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
-    def broken(*arguments):
-        raise RuntimeError("a fault")
-
-    monkeypatch.setattr(runs, "train_runs", broken)
-    assert isinstance(call("train copy --T 5").exception, RuntimeError)
 
 
 # Looking around

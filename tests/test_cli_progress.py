@@ -13,6 +13,7 @@ import torch
 import typer
 from rich.console import Console
 
+from commands import SMALL, call
 from interruption import interrupted
 from multistable.cli.errors import reporting
 from multistable.cli.progress import Bars, Pace, duration
@@ -20,7 +21,6 @@ from multistable.dynamics import WarmupStep
 from multistable.extras import how_to_install
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunConfig, RunFolder
-from test_cli import SMALL, call
 
 COMMAND = [sys.executable, "-c", "from multistable.cli import main; main()", *SMALL.split()]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -102,6 +102,22 @@ def test_an_environment_whose_episode_is_over_is_not_stepped():
     assert (steps.count(1), steps.count(4)) == (2, 5)
 
 
+@pytest.mark.parametrize("action", [-1, 2])
+def test_an_action_that_there_is_not_is_refused_before_any_environment_is_stepped(action):
+    steps = []
+
+    class Counting(Recall):
+        def step(self, action):
+            steps.append(action)
+            return super().step(action)
+
+    pomdp = GymPOMDP(Counting, horizon=10)
+    state, _ = pomdp.reset(torch.rand(2, 1))
+    with pytest.raises(ValueError, match=f"action must be integers of 0 to 1, got {action}$"):
+        pomdp.step(state, torch.tensor([[0], [action]]))
+    assert steps == []
+
+
 def test_a_time_limit_truncates_and_is_no_terminal_state():
     pomdp = GymPOMDP(lambda: gymnasium.wrappers.TimeLimit(Recall(wait=8), 3), horizon=10)
     state, _ = pomdp.reset(torch.rand(1, 1))

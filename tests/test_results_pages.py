@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
 from multistable.training import RunFolder
@@ -114,6 +115,24 @@ def test_a_page_has_the_verdict_of_the_claim_and_how_many_comparisons_came_out(
     checks = [Check(str(place), right) for place, right in enumerate(answers)]
     monkeypatch.setitem(CLAIMS, "C1", Claim("C1", "It is so", "nowhere", lambda results: checks))
     assert pages.verdicts(("C1",), []).splitlines()[-1] == f"| C1: It is so | {verdict} | {count} |"
+
+
+def test_a_page_counts_the_cases_of_a_claim_as_the_command_does(pages):
+    """C18 is a count of cases alone; C23 has other comparisons beside them."""
+    eighteen = versions(COPY + DENOISING, {"classic": 0.9}, cells=CELLS[:2])
+    eighteen += versions(COPY + DENOISING, {"double-classic": 0.95}, cells=CELLS[:1])
+    eighteen += versions(COPY + DENOISING, {"double-classic": 0.5}, cells=CELLS[1:2])
+    for name, results, single, cases in (
+        ("C18", eighteen, None, ["5 of 10 cases", "of 30"]),
+        ("C23", pretrained(risen=4), "2 of 2", ["12 of 21 cases", "of 21"]),
+    ):
+        told = pages.verdicts((name,), results).splitlines()[-1].removesuffix(" |").split(" | ")[-1].split("<br>")
+        counted = [one for one in told if not one.startswith("not: ")]
+        assert counted == ([single] if single else []) + [", ".join(cases)]
+        claimed = [f"{single} as claimed"] if single else []
+        assert CLAIMS[name].finding(results).tally == [*claimed, " as claimed, ".join(cases)]
+        right, decided = map(int, cases[0].removesuffix(" cases").split(" of "))
+        assert len(told) - len(counted) == decided - right
 
 
 def test_a_page_of_some_mazes_judges_no_claim_on_another(pages):

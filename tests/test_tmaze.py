@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import gymnasium
 import numpy as np
@@ -261,9 +262,45 @@ def test_bad_arguments_of_the_environment_are_refused():
         env.step(np.int64(4))
 
 
-@pytest.mark.parametrize("action", [torch.tensor([4, 9]), torch.tensor([0.5, 1.0])])
-def test_an_action_that_there_is_not_is_refused(action):
+@pytest.mark.parametrize(("action", "got"), [
+    (torch.tensor([0, 9]), "9"),
+    (torch.tensor([0, -1]), "-1"),
+    (torch.tensor(-4), "-4"),
+    (-1, "-1"),
+    (torch.tensor([0.5, 1.0]), "torch.float32"),
+    (torch.tensor([True, False]), "torch.bool"),
+    ("right", "'right'"),
+])  # fmt: skip
+def test_an_action_that_there_is_not_is_refused(action, got):
     maze = TMaze(3)
     state, _ = maze.reset(torch.tensor(maze.starts))
-    with pytest.raises(ValueError, match=r"action must be of 0 to 3 \(right, up, left, down\), and state as reset and"):
+    before = state.clone()
+    with pytest.raises(
+        ValueError, match=rf"action must be integers of 0 to 3 \(right, up, left, down\), got {re.escape(got)}$"
+    ):
         maze.step(state, action)
+    assert torch.equal(state, before)
+
+
+def test_a_small_integer_is_an_action_and_no_mask():
+    maze = TMaze(3)
+    state, _ = maze.reset(torch.tensor(maze.starts))
+    expected = maze.step(state, torch.tensor([0, 1]))
+    for action in (torch.tensor([0, 1], dtype=torch.uint8), torch.tensor([0, 1], dtype=torch.int32), np.array([0, 1])):
+        assert all(torch.equal(a, b) for a, b in zip(maze.step(state, action), expected, strict=True))
+
+
+def test_a_state_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="state must be as reset and step return it, one for each action"):
+        TMaze(3).step(torch.tensor([99]), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("action", [-1, 4])
+def test_an_action_that_the_environment_has_not_leaves_it_where_it_was(action):
+    env = TMazeEnv(3, render_mode="ansi")
+    env.reset(options={"layout": "up"})
+    env.step(np.int64(0))
+    before = env.render()
+    with pytest.raises(ValueError, match=rf"action must be one of 0, ..., 3 .*, got .*{action}"):
+        env.step(np.int64(action))
+    assert env.render() == before

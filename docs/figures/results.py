@@ -337,12 +337,13 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
     rows = []
     for name in claims:
         finding = CLAIMS[name].finding(results)
-        decided = [check for check in finding.checks if check.right is not None]
-        wrong = [check.said for check in decided if not check.right]
-        so_far = " so far" if len(decided) < len(finding.checks) or not decided else ""
-        count = f"{len(decided) - len(wrong)} of {len(decided)}{so_far}"
-        said = "<br>".join([count, *(f"not: {what}" for what in wrong)])
-        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, said])
+        said = []
+        for count in finding.counts:
+            so_far = " so far" if count.decided < len(count.checks) or not count.decided else ""
+            what = so_far if count.expected is None else f" cases, of {count.expected}"
+            said.append(f"{count.right} of {count.decided}{what}")
+            said += [f"not: {check.said}" for check in count.wrong]
+        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["0 of 0 so far"])])
     return table(["claim", "verdict by these runs alone", "comparisons as claimed"], rows)
 
 

@@ -1,7 +1,7 @@
 """Checks of arguments that all parts of the library share."""
 
 import operator
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 LONGEST_SHOWN = 80
@@ -13,10 +13,9 @@ def positive_integer(name: str, value: Any) -> int:
     return _integer(name, value, 1, "a positive integer")
 
 
-def positive_integers(**values: Any) -> None:
-    """An error that names the first argument that is none."""
-    for name, value in values.items():
-        positive_integer(name, value)
+def positive_integers(**values: Any) -> tuple[int, ...]:
+    """The values as ``int``, or an error that names the first argument that is none."""
+    return tuple(positive_integer(name, value) for name, value in values.items())
 
 
 def count(name: str, value: Any) -> int:
@@ -31,6 +30,24 @@ def share(name: str, value: Any) -> float:
     return float(value)
 
 
+def plain(value: Any) -> Any:
+    """Numbers of NumPy and the like as Python's own, which JSON can write; in dicts, lists and tuples too.
+
+    All else, Python's own numbers among it, is as it was.
+    """
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(plain(entry) for entry in value)
+    if getattr(value, "ndim", None) == 0:  # of NumPy, or a tensor
+        value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
 def shown(value: Any) -> str:
     """What was given, for an error: itself where it is short, else what it is, so that no tensor fills the screen."""
     if getattr(value, "shape", ()):
@@ -41,7 +58,9 @@ def shown(value: Any) -> str:
 
 def _integer(name: str, value: Any, least: int, accepted: str) -> int:
     try:
-        number = least - 1 if isinstance(value, bool) else operator.index(value)
+        # An int of a class of its own, such as one that nobody asked for, stays what it is.
+        given = value if isinstance(value, int) else operator.index(value)
+        number = least - 1 if isinstance(value, bool) else given
     except TypeError:
         number = least - 1
     if number < least:

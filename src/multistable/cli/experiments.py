@@ -10,15 +10,15 @@ from rich.text import Text
 
 from multistable.cli.conditions import conditions
 from multistable.cli.console import console, table
+from multistable.cli.minutes import Limit
 from multistable.cli.progress import progress
 from multistable.cli.runs import left_to_train, unfinished
 from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.engines import Engine
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
-from multistable.experiments.reproduce import Deadline, OutOfTimeError, Plan, plan, reproduce
+from multistable.experiments.reproduce import Plan, plan, reproduce
 from multistable.experiments.scales import SCALES, Scale
-from multistable.training import Callback
 from multistable.training.settings import PRECISIONS
 
 STYLES = {HOLDS: "green", FAILS: "red"}
@@ -81,20 +81,15 @@ def run(
     wanted: Sequence[Experiment], scale: Scale, out: Path, engine: Engine, together: int, minutes: float | None
 ) -> list[str]:
     """Run what is left, and what follows from its results; say what could not run."""
-    deadline: list[Callback] = [] if minutes is None else [Deadline(minutes)]
     problems: list[str] = []
     left, before = plan(wanted, scale, out, together), None
-    while left.left and left != before:
-        configs = [config for group in left.groups for config in group]
-        try:
+    with Limit(minutes, lambda: len(unfinished(configs, out))) as limit:
+        while left.left and left != before:
+            configs = [config for group in left.groups for config in group]
             with progress(unfinished(configs, out)) as shown:
-                problems = reproduce(left, out, engine=engine, callbacks=[shown, *deadline])
-        except OutOfTimeError as over:
-            count = len(unfinished(configs, out))
-            typer.echo(f"The {minutes:g} minutes are over, {count} runs are left: the same command goes on from there.")
-            problems = list(dict.fromkeys([*problems, *over.problems]))
-            break
-        left, before = plan(wanted, scale, out, together), left
+                problems = reproduce(left, out, engine=engine, callbacks=[shown, *limit.callbacks])
+            left, before = plan(wanted, scale, out, together), left
+    problems = list(dict.fromkeys([*problems, *limit.problems]))
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)
     return problems

@@ -16,6 +16,7 @@ import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.results import number, results
 from multistable.cli.train import TASK, train
+from multistable.cli.wide import WideTable
 from multistable.experiments.paper import experiments
 from multistable.extras import how_to_install
 from multistable.rl.config import PROCESSES
@@ -70,7 +71,7 @@ def show_run(path: Path) -> None:
     apart = (config.unit, "phase", "seconds", "step_seconds")
     names = list(dict.fromkeys(name for row in metrics for name in row if name not in apart))
     titles = [name.replace("_", " ") for name in names]
-    epochs = table(config.unit, *titles, "seconds", numbers=True, title=f"{config.unit.capitalize()}s")
+    epochs = WideTable([config.unit, *titles, "seconds"], title=f"{config.unit.capitalize()}s")
     for row in metrics:
         phase = " pretraining" if row.get("phase") == "pretraining" and row["epoch"] else ""
         reached, seconds = f"{row[config.unit]}{phase}", f"{row['seconds']:.1f}"

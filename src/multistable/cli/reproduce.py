@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from multistable.cli.errors import Debug, reporting
+from multistable.cli.minutes import Minutes
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -58,9 +59,7 @@ def reproduce(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:1 and so on.", show_default="a GPU if there is one")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop cleanly at the end of the first epoch after so many minutes.")
-    ] = None,
+    minutes: Minutes = None,
     together: Annotated[int, typer.Option(min=1, help="The most runs trained at once, as one ensemble.")] = 32,
     engine: Annotated[
         str, typer.Option(help="local: in this process. ray: on a Ray cluster, several groups at once.")

@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.table import Table
-
-from multistable.cli.console import table
+from multistable.cli.wide import WideTable
 from multistable.experiments.scales import settings_in
 from multistable.training import Config
 
@@ -29,13 +27,12 @@ IN_NAMES = ("task", "cell", "version", "seed")
 """Settings that the name of a run tells."""
 
 
-def results(runs: Sequence[Run]) -> Table:
+def results(runs: Sequence[Run]) -> WideTable:
     """A row for each run, with the settings in which runs differ, and for several seeds their mean and deviation."""
     shown = {name: title for name, title in MEASURED.items() if any(_has(summary, name) for _, summary in runs)}
     settings = differing([config for config, _ in runs])
     titles = [name.replace("_", " ") for name in settings]
-    made = table("run", *titles, *shown.values(), "warmup", "seconds", numbers=True)
-    made.collapse_padding = True
+    made = WideTable(["run", *titles, *shown.values(), "warmup", "seconds"])
     made.caption = "Seconds are those of all runs that were trained together." if _some_together(runs) else None
     for alike in by_seed(runs).values():
         theirs = [_told(alike[0][0]).get(name, "") for name in settings]

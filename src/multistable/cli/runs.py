@@ -11,6 +11,7 @@ import torch
 
 from multistable.cells import CELLS
 from multistable.cli.console import console, table
+from multistable.cli.minutes import Limit
 from multistable.cli.progress import duration, progress
 from multistable.cli.results import results
 from multistable.experiments.estimate import seconds
@@ -105,9 +106,14 @@ def forecast(group: Sequence[Config], out: Path, device: str) -> float:
 
 
 def train_runs(
-    configs: Sequence[Config], out: Path, device: torch.device | None, together: int, tensorboard: bool
+    configs: Sequence[Config],
+    out: Path,
+    device: torch.device | None,
+    together: int,
+    tensorboard: bool,
+    minutes: float | None,
 ) -> None:
-    """Train runs, showing progress, and end with a table of all results."""
+    """Train runs, showing progress, until the minutes are over, and end with a table of all results."""
     left = unfinished(configs, out)
     if len(left) < len(configs):
         console().print(f"{len(configs) - len(left)} of {len(configs)} runs are finished already.")
@@ -117,8 +123,8 @@ def train_runs(
 
         callbacks.append(TensorBoard(out))
     try:
-        with progress(left) as shown:
-            train(configs, out, device=device, callbacks=[shown, *callbacks], together=together)
+        with Limit(minutes, lambda: len(unfinished(configs, out))) as limit, progress(left) as shown:
+            train(configs, out, device=device, callbacks=[shown, *callbacks, *limit.callbacks], together=together)
     except BusyRunError:
         show_results(configs, out)
         raise

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from multistable.cli.errors import Debug, reporting
+from multistable.cli.minutes import Minutes
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -43,6 +44,7 @@ def select(
         str | None, typer.Option(help="cpu, cuda or cuda:1 and so on.", show_default="a GPU if there is one")
     ] = None,
     together: Annotated[int, typer.Option(min=1, help="The most runs trained at once, as one ensemble.")] = 32,
+    minutes: Minutes = None,
     out: Annotated[Path, typer.Option(help="Where each run has its folder.")] = Path("runs"),
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many runs there are and how long they may take; do nothing.")
@@ -73,4 +75,7 @@ def select(
         )
         way = selecting.chosen_search(search, space, trials)
         place = runs.chosen_device(device, here=not dry_run)
-        (selecting.list_trials if dry_run else selecting.run)(bases, way, splits, out, place, together)
+        if dry_run:
+            selecting.list_trials(bases, way, splits, out, place, together)
+        else:
+            selecting.run(bases, way, splits, out, place, together, minutes)

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from multistable.cli.console import console, table
+from multistable.cli.minutes import Limit
 from multistable.cli.progress import progress
 from multistable.cli.runs import left_to_train, show_results, unfinished
 from multistable.experiments.experiment import Result, finished, grouped
@@ -35,21 +36,30 @@ def chosen_search(name: str, space: Space, trials: int) -> Search:
 
 
 def run(
-    bases: Sequence[Config], search: Search, splits: int, out: Path, device: torch.device | None, together: int
+    bases: Sequence[Config],
+    search: Search,
+    splits: int,
+    out: Path,
+    device: torch.device | None,
+    together: int,
+    minutes: float | None,
 ) -> None:
     """Select for each cell and version; show the settings, best first, and the final runs of the first."""
+    # What is left is not counted: which runs follow depends on the results of those before.
+    limit = Limit(minutes)
 
     def trained(configs: Sequence[Config]) -> list[Result]:
         left = unfinished(configs, out)
         if left:
             with progress(left) as shown:
-                train(left, out, device=device, callbacks=[shown], together=together)
+                train(left, out, device=device, callbacks=[shown, *limit.callbacks], together=together)
         return finished(configs, out)
 
-    for base in supervised(bases):
-        results = select(base, search, trained, splits)
-        show(base, results)
-        show_results([result.config for result in final(results)], out)
+    with limit:
+        for base in supervised(bases):
+            results = select(base, search, trained, splits)
+            show(base, results)
+            show_results([result.config for result in final(results)], out)
 
 
 def list_trials(

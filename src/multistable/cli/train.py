@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from multistable.cli.errors import Debug, reporting
+from multistable.cli.minutes import STOP
 
 # Nothing of these is wrapped: typer makes one line of lines that no empty one separates.
 EXAMPLES = """[bold]Examples[/bold]
@@ -168,6 +169,7 @@ def train(
         int,
         typer.Option(min=1, help="The most runs trained at once, as one ensemble.", rich_help_panel=TRAINING),
     ] = 32,
+    minutes: Annotated[float | None, typer.Option(min=0, help=STOP, rich_help_panel=TRAINING)] = None,
     vaa_every: Annotated[
         int | None,
         typer.Option(
@@ -257,4 +259,4 @@ def train(
         if dry_run:
             runs.list_runs(configs, out, together, place)
         else:
-            runs.train_runs(configs, out, place, together, tensorboard)
+            runs.train_runs(configs, out, place, together, tensorboard, minutes)

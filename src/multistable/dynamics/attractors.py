@@ -66,7 +66,9 @@ def attractors(
         eps: states no more than this apart are the same.
         generator: see :func:`measure`.
     """
-    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest)
+    batches, batch_size, stabilisation, longest = positive_integers(
+        batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest
+    )
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws, size = Draws(generator, system.members), min(batch_size, len(data))

@@ -81,7 +81,9 @@ def lyapunov(
         steps: how many steps the companions are followed for.
         generator: see :func:`measure`.
     """
-    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps)
+    batches, batch_size, stabilisation, steps = positive_integers(
+        batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps
+    )
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws, size = Draws(generator, system.members), min(batch_size, len(data))
         settled, u = settle(system, data, draws, batches, size, stabilisation)

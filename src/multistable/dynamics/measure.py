@@ -76,7 +76,9 @@ def measure(
             list of one for each. When not given, the draws are those of the seed that ``torch.manual_seed`` set, the
             same at each call.
     """
-    positive_integers(batches=batches, batch_size=batch_size, stabilisation=stabilisation)
+    batches, batch_size, stabilisation = positive_integers(
+        batches=batches, batch_size=batch_size, stabilisation=stabilisation
+    )
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         size = min(batch_size, len(data))

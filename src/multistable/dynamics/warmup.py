@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integers, shown
+from multistable.arguments import positive_integer, positive_integers, shown
 from multistable.dynamics.algorithm_3 import paper_warmup
 from multistable.dynamics.checks import AtMost, check_callable, check_positive_number, check_target, check_wanted
 from multistable.dynamics.contexts import measured_float32
@@ -95,8 +95,10 @@ def warmup(
             every ten seconds elsewhere.
     """
     _check_ways(algorithm, optimiser, on_step)
-    sizes = {} if steps is None else {"steps": steps}
-    positive_integers(batch_size=batch_size, **sizes, max_stabilisation=max_stabilisation, increment=increment)
+    steps = None if steps is None else positive_integer("steps", steps)
+    batch_size, max_stabilisation, increment = positive_integers(
+        batch_size=batch_size, max_stabilisation=max_stabilisation, increment=increment
+    )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
     goal = check_target(target, members_of(rnn))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integer, positive_integers
 from multistable.cells import CELLS, Cell
 from multistable.networks.layers import CellLayer, Double, LayerState, Single
 
@@ -55,7 +55,7 @@ class RNN(nn.Module):
     ) -> None:
         super().__init__()
         num_layers = positive_integer("num_layers", num_layers)
-        hidden_size = positive_integer("hidden_size", hidden_size)
+        input_size, hidden_size = positive_integers(input_size=input_size, hidden_size=hidden_size)
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         makers = _cell_makers(cell, double)

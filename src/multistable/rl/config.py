@@ -23,7 +23,7 @@ class Maze:
     L: int
 
     def __post_init__(self) -> None:
-        positive_integer("L", self.L)
+        object.__setattr__(self, "L", positive_integer("L", self.L))
 
     @property
     def length(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.arguments import count, positive_integer, share
+from multistable.arguments import count, plain, positive_integer, share
 from multistable.dynamics import WarmupHistory, warmup
 from multistable.dynamics.checks import check_positive_number
 from multistable.networks import RNN, Ensemble
@@ -58,6 +58,8 @@ class Settings:
     max_norm: float | None = None
 
     def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            object.__setattr__(self, name, plain(value))
         for name in ("capacity", "target_period", "gradient_steps", "batch_size"):
             positive_integer(name, getattr(self, name))
         share("epsilon", self.epsilon)

@@ -135,9 +135,9 @@ def watch(
         on_evaluation: called with each evaluation before it is yielded.
         measure_options: of :func:`multistable.measure`.
     """
-    count("episodes", episodes)
-    positive_integer("evaluate_every", evaluate_every)
-    if measure_every is not None and positive_integer("measure_every", measure_every) % evaluate_every:
+    episodes, evaluate_every = count("episodes", episodes), positive_integer("evaluate_every", evaluate_every)
+    measure_every = None if measure_every is None else positive_integer("measure_every", measure_every)
+    if measure_every is not None and measure_every % evaluate_every:
         raise ValueError(f"measure_every must be a multiple of evaluate_every = {evaluate_every}, got {measure_every}")
     evaluator = Evaluator(agents)
 

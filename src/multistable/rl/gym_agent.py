@@ -74,7 +74,7 @@ class GymPOMDP(POMDP):
 
     def step(self, state: Tensor, action: Tensor) -> Outcome:
         """One step of every environment whose episode is not over."""
-        actions = action.cpu().numpy() + self._first_action
+        actions = self.checked(action).cpu().numpy() + self._first_action
         observations, rewards = np.zeros((*actions.shape, self.observation_size)), np.zeros(actions.shape)
         terminated, ended = np.zeros(actions.shape, dtype=bool), np.ones(actions.shape, dtype=bool)
         for index in np.ndindex(*actions.shape):

@@ -1,10 +1,12 @@
 """What an agent plays: a partially observable Markov decision process (appendix B), many copies of it at once."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from multistable.arguments import shown
 
 
 class Outcome(NamedTuple):
@@ -37,6 +39,7 @@ class POMDP(ABC):
         recordable: whether a step stays on the device, so that it can be recorded as a CUDA graph.
         starts: draws that :meth:`reset` takes to the different initial states, all equally likely; empty where
             they are too many.
+        action_names: in the order of the actions, for errors; empty where they have none.
     """
 
     actions: int
@@ -48,6 +51,7 @@ class POMDP(ABC):
     dtype: torch.dtype
     recordable: bool = False
     starts: tuple[float, ...] = ()
+    action_names: tuple[str, ...] = ()
 
     @abstractmethod
     def reset(self, draws: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,6 +64,29 @@ class POMDP(ABC):
     @abstractmethod
     def step(self, state: Tensor, action: Tensor) -> Outcome:
         """One step of every copy: ``action (...)`` from {0, ..., actions - 1}."""
+
+    def checked(self, action: Any) -> Tensor:
+        """Actions ``(...)`` as indices, or an error where one is none of {0, ..., actions - 1}.
+
+        A table takes -1 for its last row, so that it would not notice. While a CUDA graph is recorded no value can be
+        looked at: such actions are those of the agents themselves.
+        """
+        try:
+            given = torch.as_tensor(action)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{self._accepted}, got {shown(action)}") from error
+        if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+            raise ValueError(f"{self._accepted}, got {given.dtype}")
+        if given.numel() and not (given.is_cuda and torch.cuda.is_current_stream_capturing()):
+            least, most = map(int, given.aminmax())
+            if least < 0 or most >= self.actions:
+                raise ValueError(f"{self._accepted}, got {least if least < 0 else most}")
+        return given.long()
+
+    @property
+    def _accepted(self) -> str:
+        names = f" ({', '.join(self.action_names)})" if self.action_names else ""
+        return f"action must be integers of 0 to {self.actions - 1}{names}"
 
     def optimal(self, returns: Tensor, lengths: Tensor) -> Tensor | None:
         """Whether policies are optimal, ``(...)``, from their episodes out of all :attr:`starts`.

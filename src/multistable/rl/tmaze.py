@@ -41,6 +41,7 @@ class TMaze(POMDP):
     treasure = 4.0
     penalty = -0.1
     recordable = True
+    action_names = ACTIONS
     starts = (0.25, 0.75)
 
     def __init__(self, length: int, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> None:
@@ -102,11 +103,11 @@ class TMaze(POMDP):
 
     def step(self, state: Tensor, action: Tensor) -> Outcome:
         """One step of every maze: states and actions ``(...)``; terminal states stay."""
+        action = self.checked(action)
         try:
             after = self._transition[state, action]
         except IndexError as error:
-            actions = f"0 to {len(ACTIONS) - 1} ({', '.join(ACTIONS)})"
-            raise ValueError(f"action must be of {actions}, and state as reset and step return it: {error}") from error
+            raise ValueError(f"state must be as reset and step return it, one for each action: {error}") from error
         ended = self._terminal[after]
         return Outcome(after, self._one_hot[after], self._reward[state, action], ended, ended)
 

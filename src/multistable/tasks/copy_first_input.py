@@ -25,7 +25,7 @@ class CopyFirstInput(GeneratedTask):
     answers = 1
 
     def __post_init__(self) -> None:
-        positive_integer("T", self.T)
+        object.__setattr__(self, "T", positive_integer("T", self.T))
 
     @property
     def length(self) -> int:

@@ -43,6 +43,8 @@ class Denoising(GeneratedTask):
                 f"T must be at least N + {answers} = {silence + answers}, to hold {answers} marks before the last "
                 f"N = {silence} time steps, got {length}"
             )
+        for name, number in (("T", length), ("N", silence)):
+            object.__setattr__(self, name, number)
 
     @property
     def length(self) -> int:

@@ -33,6 +33,7 @@ class PermutedLineSequentialMNIST(PermutedMNIST):
             lines = -1
         if lines < 0:
             raise ValueError(f"N must be a non-negative integer, the number of black lines, got {self.N!r}")
+        object.__setattr__(self, "N", lines)
 
     @property
     def length(self) -> int:

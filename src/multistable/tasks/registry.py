@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from multistable.arguments import plain
 from multistable.tasks.base import Task
 from multistable.tasks.copy_first_input import CopyFirstInput
 from multistable.tasks.denoising import Denoising
@@ -37,8 +38,8 @@ def name_of(task: object, registry: Mapping[str, type] = TASKS) -> str:
 
 
 def settings_of(task: Any) -> dict[str, Any]:
-    """What a task is: its fields, without where its files lie."""
-    return {field.name: getattr(task, field.name) for field in fields(task) if field.compare}
+    """What a task is: its fields as JSON has them, without where its files lie."""
+    return {field.name: plain(getattr(task, field.name)) for field in fields(task) if field.compare}
 
 
 def make_task(

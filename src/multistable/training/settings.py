@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from multistable.arguments import count, positive_integer
+from multistable.arguments import count, plain, positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.checks import check_positive_number, check_target, check_wanted
 from multistable.dynamics.contexts import ieee_float32, tf32
@@ -99,6 +99,9 @@ class Config(ABC):
 
     def __post_init__(self) -> None:
         _ = self.task_name  # An error for one that is not registered.
+        for entry in fields(self):
+            if entry.name != "task":
+                object.__setattr__(self, entry.name, plain(getattr(self, entry.name)))
         choices: dict[str, Sequence[str]] = {"cell": list(CELLS), "version": list(self.versions())}
         for name, accepted in (choices | _CHOICES).items():
             if getattr(self, name) not in accepted:

@@ -63,7 +63,7 @@ def train(
         BusyRunError: after all others are done, when another process is working on some of the runs.
     """
     configs = _runs(configs)
-    positive_integer("together", together)
+    together = positive_integer("together", together)
     where = chosen_device(device) or usual_device()
     callback = Callbacks(callbacks)
     launches = groups(configs, together)

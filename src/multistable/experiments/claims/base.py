@@ -72,6 +72,34 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Count:
+    """How many of some comparisons came out as claimed.
+
+    Attributes:
+        checks: the comparisons.
+        expected: how many there are in all, for cases that are counted.
+    """
+
+    checks: tuple[Check, ...]
+    expected: int | None = None
+
+    @property
+    def right(self) -> int:
+        """Those that came out as claimed."""
+        return sum(check.right is True for check in self.checks)
+
+    @property
+    def wrong(self) -> list[Check]:
+        """Those that did not."""
+        return [check for check in self.checks if check.right is False]
+
+    @property
+    def decided(self) -> int:
+        """Those with enough runs."""
+        return self.right + len(self.wrong)
+
+
+@dataclass(frozen=True)
 class Finding:
     """The verdict on a claim and the comparisons behind it."""
 
@@ -80,14 +108,19 @@ class Finding:
     checks: list[Check]
 
     @property
+    def counts(self) -> list[Count]:
+        """Of the comparisons that stand by themselves, if there are any; then of the cases of each that is a count."""
+        single = tuple(check for check in self.checks if not check.cases)
+        counted = [Count(check.cases, check.expected) for check in self.checks if check.cases]
+        return [Count(single), *counted] if single else counted
+
+    @property
     def tally(self) -> list[str]:
         """How many comparisons came out as claimed, of those with enough runs; then how many cases that are counted."""
-        counts = [(check.cases, " cases", f", of {check.expected}") for check in self.checks if check.cases]
-        single = tuple(check for check in self.checks if not check.cases)
         told = []
-        for checks, what, of_all in ((single, "", ""), *counts):
-            made = [check.right for check in checks if check.right is not None]
-            told += [f"{sum(made)} of {len(made)}{what} as claimed{of_all}"] if made else []
+        for count in self.counts:
+            what, of_all = ("", "") if count.expected is None else (" cases", f", of {count.expected}")
+            told += [f"{count.right} of {count.decided}{what} as claimed{of_all}"] if count.decided else []
         return told or ["none"]
 
 

@@ -1,0 +1,50 @@
+"""``--minutes``: commands that stop by themselves, and go on when they are given again."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # PyTorch is slow to import, and --help needs none of it.
+    from multistable.training import Callback
+
+STOP = "Stop cleanly at the end of the first epoch, of agents at the first evaluation, after so many minutes."
+
+Minutes = Annotated[float | None, typer.Option(min=0, help=STOP)]
+
+
+class Limit:
+    """A context in which training ends in order when the minutes are over, and says so.
+
+    Args:
+        minutes: from now on; no limit when not given.
+        left: how many runs are not finished, when it comes to that; not said when not given.
+
+    Attributes:
+        callbacks: to train with.
+        problems: why some runs could not run until then.
+    """
+
+    def __init__(self, minutes: float | None, left: Callable[[], int] | None = None) -> None:
+        from multistable.experiments.reproduce import Deadline
+
+        self.callbacks: list[Callback] = [] if minutes is None else [Deadline(minutes)]
+        self.problems: list[str] = []
+        self._minutes, self._left = minutes, left
+
+    def __enter__(self) -> "Limit":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        from multistable.experiments.reproduce import OutOfTimeError
+
+        if not isinstance(error, OutOfTimeError):
+            return False
+        left = self._left() if self._left is not None else None
+        runs = "" if left is None else f", {left} {'run is' if left == 1 else 'runs are'} left"
+        typer.echo(f"The {self._minutes:g} minutes are over{runs}: the same command goes on from there.")
+        self.problems = error.problems
+        return True
