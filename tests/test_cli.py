@@ -1,6 +1,7 @@
 """The command line: what it is asked for is what is trained."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -229,6 +230,23 @@ def test_runs_are_shown_and_compared(tmp_path):
     assert re.search(r"hidden_size +4\b", one.stdout)
     assert all(folder.name in both.stdout for folder in folders)
     assert "gru warmup, mean ± sd of 2" in both.stdout
+
+
+def test_a_run_tells_how_its_warmup_ended(tmp_path):
+    """The mean VAA* of the last ten steps, layer by layer: the first stayed behind."""
+    call(f"{SMALL} --version warmup --layers 2", "--out", tmp_path)
+    (path,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    steps = [[0.9, 0.9]] * 3 + [[0.25, 0.9]] * 5 + [[0.75, 0.94]] * 5
+    course = {"outcome": "multistable", "vaa": 1.0, "vaa_star": steps}
+    told = {}
+    for ended in (course, {"outcome": "diverged", "reason": "VAA* is not a number"}):
+        (path / "warmup.json").write_text(json.dumps(ended))
+        told[ended["outcome"]] = " ".join(call("show", path).stdout.split())
+    end = "VAA* of each layer in its last 10 steps: 0.50, 0.92 (target 0.95)"
+    assert f"Warmup: multistable after 13 steps, VAA 1.00; {end}" in told["multistable"]
+    assert "Warmup: diverged, VAA* is not a number" in told["diverged"]
+    (path / "warmup.json").unlink()
+    assert "Warmup:" not in call("show", path).stdout
 
 
 def settings_shown(folders):

@@ -340,7 +340,7 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
         said = []
         for count in finding.counts:
             so_far = " so far" if count.decided < len(count.checks) or not count.decided else ""
-            what = so_far if count.expected is None else f" cases, of {count.expected}"
+            what = so_far if count.expected is None else f" cases{count.of_all}"
             said.append(f"{count.right} of {count.decided}{what}")
             said += [f"not: {check.said}" for check in count.wrong]
         rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["0 of 0 so far"])])

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import statistics
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +18,7 @@ from multistable.cli.console import console, table
 from multistable.cli.results import number, results
 from multistable.cli.train import TASK, train
 from multistable.cli.wide import WideTable
+from multistable.dynamics.history import RECENT_STEPS
 from multistable.experiments.paper import experiments
 from multistable.extras import how_to_install
 from multistable.rl.config import PROCESSES
@@ -62,7 +64,7 @@ def paper() -> Table:
 
 
 def show_run(path: Path) -> None:
-    """The settings, the epochs and the results of a run."""
+    """The settings, the warmup, the epochs and the results of a run."""
     config, folder = _opened(path)
     settings = table("setting", "", title=config.name)
     for name, value in config.to_dict().items():
@@ -76,11 +78,22 @@ def show_run(path: Path) -> None:
         phase = " pretraining" if row.get("phase") == "pretraining" and row["epoch"] else ""
         reached, seconds = f"{row[config.unit]}{phase}", f"{row['seconds']:.1f}"
         epochs.add_row(reached, *(number(row.get(name)) for name in names), seconds)
-    console().print(settings, epochs)
+    course = folder.warmup()
+    console().print(settings, *([] if course is None else [_warmup(course, config.target)]), epochs)
     if folder.finished:
         console().print(results([(config, folder.summary())]))
     else:
         console().print("Not finished: the command that began it goes on from there.")
+
+
+def _warmup(course: dict[str, Any], target: float) -> str:
+    """How a warmup ended: a network may be multistable though a layer stayed behind."""
+    if "vaa_star" not in course:
+        return f"Warmup: {course['outcome']}, {course['reason']}\n"
+    layers = zip(*course["vaa_star"][-RECENT_STEPS:], strict=True)
+    ends = ", ".join(f"{statistics.fmean(values):.2f}" for values in layers)
+    told = f"{course['outcome']} after {len(course['vaa_star'])} steps, VAA {course['vaa']:.2f}"
+    return f"Warmup: {told}; VAA* of each layer in its last {RECENT_STEPS} steps: {ends} (target {target:g})\n"
 
 
 def compare_runs(paths: Sequence[Path]) -> None:

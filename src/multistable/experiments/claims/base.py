@@ -98,6 +98,11 @@ class Count:
         """Those with enough runs."""
         return self.right + len(self.wrong)
 
+    @property
+    def of_all(self) -> str:
+        """How many cases there are in all, as long as some are not decided."""
+        return "" if self.expected in (None, self.decided) else f", of {self.expected}"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -119,8 +124,8 @@ class Finding:
         """How many comparisons came out as claimed, of those with enough runs; then how many cases that are counted."""
         told = []
         for count in self.counts:
-            what, of_all = ("", "") if count.expected is None else (" cases", f", of {count.expected}")
-            told += [f"{count.right} of {count.decided}{what} as claimed{of_all}"] if count.decided else []
+            what = "" if count.expected is None else " cases"
+            told += [f"{count.right} of {count.decided}{what} as claimed{count.of_all}"] if count.decided else []
         return told or ["none"]
 
 
@@ -192,7 +197,9 @@ def mostly(claimed: str, cases: Sequence[Check], expected: int) -> Check:
     half = expected / 2
     verdict = True if len(right) > half else False if len(wrong) >= half else None
     clear = [sum(case.apart is not None and case.apart >= CLEARLY for case in some) for some in (right, wrong)]
-    counted = f"{claimed} in {len(right)} of {len(right) + len(wrong)} cases so far, of {expected} in all"
+    decided = len(right) + len(wrong)
+    open_ones = f" so far, of {expected} in all" if decided < expected else ""
+    counted = f"{claimed} in {len(right)} of {decided} cases{open_ones}"
     errors = f"by {CLEARLY:g} standard errors or more: so in {clear[0]}, not so in {clear[1]}"
     return Check(f"{counted} ({errors})", verdict, cases=tuple(cases), expected=expected)
 
