@@ -1,0 +1,34 @@
+"""Claims on the curves of runs: what becomes of them where nothing is learned, or where VAA is not known."""
+
+from dataclasses import replace
+
+import pytest
+
+from made_up_results import ONE, RESULTS
+from multistable.experiments.claims import CLAIMS, OPEN
+
+FOLLOW = ["C3", "C6", "C20"]
+"""The claims that a loss falls only once VAA has risen."""
+
+
+@pytest.mark.parametrize("name", FOLLOW)
+def test_runs_that_all_learn_nothing_say_nothing_of_when_a_loss_falls(name):
+    runs = [replace(run, metrics=[row | {"validation_loss": 1.0} for row in run.metrics]) for run in RESULTS[name][0]]
+    finding = CLAIMS[name].finding(runs)
+    assert finding.verdict == OPEN
+    assert f"0 of {len(of_one_task(runs))} runs have a loss below 0.8" in [check.said for check in finding.checks]
+
+
+def of_one_task(runs):
+    """The runs on the first task; C6 is about one of two."""
+    return [run for run in runs if run.config.task == runs[0].config.task]
+
+
+@pytest.mark.parametrize("name", FOLLOW)
+@pytest.mark.parametrize("known", [(), (ONE,), (ONE, ONE)])
+def test_a_vaa_that_is_not_known_when_the_loss_falls_does_not_refute(name, known):
+    def without(run):
+        vaas = (*known, *[None] * (len(run.metrics) - len(known)))
+        return replace(run, metrics=[row | {"vaa": vaa} for row, vaa in zip(run.metrics, vaas, strict=True)])
+
+    assert CLAIMS[name].finding(list(map(without, RESULTS[name][0]))).verdict == OPEN
