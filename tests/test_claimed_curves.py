@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from made_up_results import ONE, RESULTS
-from multistable.experiments.claims import CLAIMS, OPEN
+from made_up_results import MAZES, ONE, RESULTS, agents
+from multistable.experiments.claims import CLAIMS, FAILS, OPEN
 
 FOLLOW = ["C3", "C6", "C20"]
 """The claims that a loss falls only once VAA has risen."""
@@ -32,3 +32,13 @@ def test_a_vaa_that_is_not_known_when_the_loss_falls_does_not_refute(name, known
         return replace(run, metrics=[row | {"vaa": vaa} for row, vaa in zip(run.metrics, vaas, strict=True)])
 
     assert CLAIMS[name].finding(list(map(without, RESULTS[name][0]))).verdict == OPEN
+
+
+@pytest.mark.parametrize(
+    ("returns", "vaas", "verdict"),
+    [((-0.5, 1.0, 4.0), (ONE, ONE, ONE), FAILS), ((-0.5, -0.5, -0.5), (ONE, 0.5, 1.0), OPEN)],
+)
+def test_agents_that_learn_without_attractors_refute_that_both_rise(returns, vaas, verdict):
+    """C7, of which agents that never learn say nothing."""
+    finding = CLAIMS["C7"].finding(agents(MAZES[-1], ("gru", "classic"), returns, vaas=vaas))
+    assert finding.verdict == verdict
