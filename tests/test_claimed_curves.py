@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from made_up_results import MAZES, ONE, RESULTS, agents
-from multistable.experiments.claims import CLAIMS, FAILS, OPEN
+from made_up_results import DENOISING, MAZES, ONE, RESULTS, agents, made
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
 
 FOLLOW = ["C3", "C6", "C20"]
 """The claims that a loss falls only once VAA has risen."""
@@ -42,3 +42,27 @@ def test_agents_that_learn_without_attractors_refute_that_both_rise(returns, vaa
     """C7, of which agents that never learn say nothing."""
     finding = CLAIMS["C7"].finding(agents(MAZES[-1], ("gru", "classic"), returns, vaas=vaas))
     assert finding.verdict == verdict
+
+
+def with_lstms(*courses):
+    """C5's results with LSTMs that have these VAAs, epoch by epoch."""
+    lstms = made(DENOISING[1], "lstm", seeds=len(courses))
+    measured = [[{"epoch": epoch, "vaa": vaa} for epoch, vaa in enumerate(course)] for course in courses]
+    others = [run for run in RESULTS["C5"][0] if run.config.cell != "lstm"]
+    return others + [replace(run, metrics=rows) for run, rows in zip(lstms, measured, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("vaas", "verdict"),
+    [((ONE, 0.06, ONE), HOLDS), ((ONE, 0.5, ONE), FAILS), ((ONE, None, ONE), HOLDS), ((None, None, None), OPEN)],
+)
+def test_a_vaa_that_stays_near_0_is_near_it_whenever_it_is_measured(vaas, verdict):
+    """C5, of which the paper says: throughout the learning."""
+    assert CLAIMS["C5"].finding(with_lstms(vaas, vaas, vaas)).verdict == verdict
+
+
+def test_an_lstm_whose_vaa_is_lost_on_the_way_leaves_open_whether_it_stays_near_0():
+    near = (ONE, ONE, ONE)
+    finding = CLAIMS["C5"].finding(with_lstms(near, near, near, (ONE, None, None)))
+    assert finding.verdict == OPEN
+    assert "1 diverged" in finding.checks[-1].said
