@@ -194,7 +194,7 @@ def test_half_of_the_cases_are_not_generally():
 
 def test_the_cases_behind_a_count_are_listed(capsys):
     runs = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
-    show_claims([CLAIMS["C18"].finding(runs)], "made up", details=True)
+    show_claims([CLAIMS["C18"].finding(runs)], PAPER, "made up", details=True)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("  open: the double layer without warmup is worse in 5 of 5 cases") for line in lines)
     assert sum(line.startswith("    yes: ") for line in lines) == 5
@@ -205,7 +205,7 @@ def test_the_table_has_the_cases_of_a_claim_that_counts_them(capsys):
     """C18 before it is decided; C23, which has other comparisons beside them; a claim without runs."""
     some = versions(ALL, {"classic": 0.9, "double-classic": 0.95}, cells=CELLS[:1])
     runs = {"C18": some, "C23": pretrained(risen=4), "C9": []}
-    show_claims([CLAIMS[name].finding(results) for name, results in runs.items()], "made up", details=False)
+    show_claims([CLAIMS[name].finding(results) for name, results in runs.items()], PAPER, "made up", details=False)
     told = capsys.readouterr().out
     assert re.search(r"C18 .* not enough runs +5 of 5 cases as claimed, of 30 ", told)
     assert re.search(r"C23 .* holds +2 of 2 as claimed *\n +12 of 21 cases as claimed, of 21 ", told)
@@ -374,3 +374,14 @@ def test_the_numbers_stand_beside_the_verdict():
     assert "CopyFirstInput(T=50), gru classic, test loss: 0.901 ± 0.0009 (3 runs), above 0.5?" in [
         check.said for check in finding.checks
     ]
+
+
+@pytest.mark.parametrize(
+    ("scale", "verdicts"),
+    [("paper", [HOLDS, FAILS, OPEN]), ("small", [f"{HOLDS}, small scale", f"{FAILS}, small scale", OPEN])],
+)
+def test_a_scale_smaller_than_the_papers_is_said_in_the_verdict(capsys, scale, verdicts):
+    findings = [CLAIMS["C9"].finding(runs) for runs in (*RESULTS["C9"], [])]
+    assert [finding.verdict_at(SCALES[scale]) for finding in findings] == verdicts
+    show_claims(findings[:1], SCALES[scale], "18 runs", details=False)
+    assert f" {verdicts[0]} " in " ".join(capsys.readouterr().out.split())
