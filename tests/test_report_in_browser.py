@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from browser import CHROMIUM, CONTRAST, Browser
+from multistable.experiments.claims import CLAIMS
 from multistable.experiments.paper import experiments
 from multistable.experiments.report import write_report
 from multistable.experiments.reproduce import plan, reproduce
@@ -88,6 +89,32 @@ def test_the_report_can_be_printed(browser, page):
     assert printed.startswith(b"%PDF-")
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
     assert sheets >= len(SHOWN) / 2
+
+
+def test_the_numbers_of_every_picture_are_on_paper(browser, page):
+    browser.open(page, 680, media="print")  # A4 without its margins
+    tables = browser.run("""[...document.querySelectorAll("figcaption table")].map(table => {
+      const box = table.getBoundingClientRect(), frame = table.closest("figure").getBoundingClientRect();
+      return {visible: table.checkVisibility({contentVisibilityAuto: true}), height: box.height,
+        beyond: box.right - frame.right, header: table.rows[0].innerText};
+    })""")
+    assert len(tables) == sum(len(experiment.pictures) for experiment in SHOWN)
+    for table in tables:
+        assert table["visible"]
+        assert table["height"] > 10
+        assert table["beyond"] <= 0, table["header"]
+
+
+def test_the_paper_s_statement_stands_beside_each_picture(browser, page):
+    browser.open(page, 1200)
+    for experiment in SHOWN:
+        said = browser.run(f"""(() => {{
+          let text = "", next = document.getElementById("{experiment.name}").nextElementSibling;
+          for (; !next.matches(".figures"); next = next.nextElementSibling) text += next.textContent;
+          return text;
+        }})()""")
+        assert all(f"{name}. {CLAIMS[name].statement}: " in said for name in experiment.claims)
+        assert "Run here with T = " in said or "Run here with L = " in said
 
 
 def test_what_the_test_looks_for_is_found(browser, tmp_path):

@@ -31,7 +31,7 @@ def finish(config, out, device="CPU"):
     folder = RunFolder.of(config, out)
     folder.path.mkdir(parents=True)
     folder.write_config(config)
-    folder.add_metrics({"epoch": 0, "validation_loss": 1 / 3 + config.seed})
+    folder.add_metrics({"epoch": config.duration, "validation_loss": 1 / 3 + config.seed})
     record = RECORD | {"seconds": 1 + config.seed, "device": device}
     folder.finish({"results": {"test_loss": 0.1, "warmup": None}, "record": record})
 

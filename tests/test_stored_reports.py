@@ -1,6 +1,7 @@
 """A report of results that are stored in files, without the folders of their runs."""
 
 import json
+import math
 import re
 
 import pytest
@@ -89,7 +90,7 @@ def folders(tmp_path):
         folder = RunFolder.of(config, out)
         folder.path.mkdir(parents=True)
         folder.write_config(config)
-        folder.add_metrics({"epoch": 0, "validation_loss": 1.0, "vaa": 1 / 32, "seconds": 1.0})
+        folder.add_metrics({"epoch": config.duration, "validation_loss": 1.0, "vaa": 1 / 32, "seconds": 1.0})
         folder.finish({"results": RESULTS, "record": RECORD})
     return out
 
@@ -130,12 +131,28 @@ def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
 
 
 @pytest.mark.parametrize(
+    ("text", "told"), [("", "has no line"), ('{"epoch": 49, "vaa": 1.0}\n{"epo', "ends with epoch 49 of 50")]
+)
+def test_a_finished_run_whose_last_epochs_are_lost_is_not_judged_by_the_others(folders, text, told):
+    """As after a power cut: without a fall of the loss in them, it would count as one that has not learned."""
+    folder = sorted(folders.iterdir())[0]
+    (folder / "metrics.jsonl").write_text(text)
+    done = CliRunner().invoke(app, ["claims", "--out", str(folders), "--scale", "paper"])
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: {folder / 'metrics.jsonl'} {told}. Delete {folder} to run it again\n"
+
+
+@pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"results": {}}, "results.warmup must be a text or null, got nothing"),
         ({"results": None}, "results must be an object, got null"),
-        ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a number or null, got "low"'),
-        ({"record": {}}, "record.seconds must be a number, got nothing"),
+        ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a finite number or null, got "low"'),
+        (
+            {"results": RESULTS | {"test_loss": math.inf}},
+            "results.test_loss must be a finite number or null, got Infinity",
+        ),
+        ({"record": {}}, "record.seconds must be a finite number, got nothing"),
         ({"record": RECORD | {"together": 0}}, "record.together must be a positive integer, got 0"),
     ],
 )
@@ -167,7 +184,7 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
         ({"results": None}, "results must be an object, got null"),
         ({"results": {}}, "results.warmup must be a text or null, got nothing"),
         ({"record": 3}, "record must be an object, got 3"),
-        ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a number, got nothing"),
+        ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a finite number, got nothing"),
         ({"warmup": 3}, "warmup must be an object or null, got 3"),
         ({"metrics": {}}, "metrics.epoch must be a list, got nothing"),
         ({"metrics": []}, "metrics must be an object, got []"),
@@ -175,7 +192,11 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
         ({"metrics": {"epoch": [None]}}, "a value of metrics.epoch must be 0 or a positive integer, got null"),
         (
             {"metrics": {"epoch": [0], "vaa": ["all"]}},
-            'a value of metrics.vaa must be a number, true, false or null, got "all"',
+            'a value of metrics.vaa must be a finite number, true, false or null, got "all"',
+        ),
+        (
+            {"metrics": {"epoch": [0], "vaa": [math.nan]}},
+            "a value of metrics.vaa must be a finite number, true, false or null, got NaN",
         ),
         ({"config": {}}, "config.task must be an object, got nothing"),
         ({"config": {"task": {"name": "chess"}, "cell": "gru"}}, "task must be one of copy, "),

@@ -103,11 +103,12 @@ def write_report(wanted: Sequence[Experiment], scale: Scale, out: Path, source: 
     typer.echo(f"The report: {page.resolve().as_uri()}")
 
 
-def show_claims(found: Sequence[Finding], scale: str, details: bool) -> None:
+def show_claims(found: Sequence[Finding], scale: Scale, runs: str, details: bool) -> None:
     """A table of the verdicts, and the comparisons behind each when asked."""
-    listing = table("claim", "", "verdict", "comparisons", title=f"Claims, {scale}")
+    title = f"Claims, scale {scale.name} ({scale.about}): {runs}"
+    listing = table("claim", "", "verdict", "comparisons", title=title)
     for finding in found:
-        verdict = Text(finding.verdict, style=STYLES.get(finding.verdict, ""))
+        verdict = Text(finding.verdict_at(scale), style=STYLES.get(finding.verdict, ""))
         listing.add_row(finding.claim.name, finding.claim.statement, verdict, "\n".join(finding.tally))
     console().print(listing)
     for finding in found if details else ():

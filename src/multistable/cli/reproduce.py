@@ -121,8 +121,7 @@ def claims(
         size, known = experiments.chosen_scale(scale, precision), experiments.chosen(["all"])
         found = experiments.results_in(results, out, known, size)
         judged, seeds = verdicts(known, size, found), len({result.config.seed for result in found.values()})
-        told = f"scale {size.name} ({size.about}): {len(found)} runs, {seeds} seeds"
-        experiments.show_claims(list(judged.values()), told, details)
+        experiments.show_claims(list(judged.values()), size, f"{len(found)} runs, {seeds} seeds", details)
 
 
 def report(

@@ -26,7 +26,9 @@ DIGITS = 6
 
 BESIDE_SUMMARY = {"config": OBJECT, "warmup": OBJECT.or_null(), "metrics": OBJECT}
 
-MEASURED = Kind("a number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value))
+MEASURED = Kind(
+    "a finite number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value)
+)
 WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
 
 

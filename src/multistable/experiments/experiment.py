@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from multistable.experiments.scales import Scale
-from multistable.training import Config, RunFolder
+from multistable.training import Config, DamagedRunError, RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,9 +33,13 @@ class Result:
 
     @classmethod
     def of(cls, folder: RunFolder) -> "Result":
-        """What is in the folder of a finished run."""
-        summary = folder.summary()
-        return cls(folder.config(), folder.metrics(), summary["results"], summary["record"], folder.warmup())
+        """What is in the folder of a finished run, of which nothing may be missing at the end."""
+        summary, config, metrics = folder.summary(), folder.config(), folder.metrics()
+        last = metrics[-1][config.unit] if metrics else None
+        if last is None or last + getattr(config, "evaluate_every", 1) <= config.duration:
+            ends = "has no line" if last is None else f"ends with {config.unit} {last} of {config.duration}"
+            raise DamagedRunError(f"{folder.path / 'metrics.jsonl'} {ends}. Delete {folder.path} to run it again")
+        return cls(config, metrics, summary["results"], summary["record"], folder.warmup())
 
     def curve(self, quantity: str) -> tuple[list[int], list[float]]:
         """The epochs or episodes at which a quantity was recorded, and its values."""

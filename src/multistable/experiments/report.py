@@ -10,6 +10,7 @@ from multistable.experiments.claims import CLAIMS, Claim, Finding
 from multistable.experiments.experiment import Experiment, Result, Source, finished, results_of
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
+from multistable.experiments.pictures import setting
 from multistable.experiments.scales import Scale
 from multistable.training.store import write_atomically
 
@@ -35,6 +36,7 @@ class Section:
     Attributes:
         experiment: which.
         runs: how many runs it has at this scale.
+        settings: of the tasks of these: its title has the paper's.
         results: those that are finished.
         commands: by which its runs are made, in each precision that there are results of.
         shown: its pictures; none without results.
@@ -44,6 +46,7 @@ class Section:
 
     experiment: Experiment
     runs: int
+    settings: list[str]
     results: list[Result]
     commands: list[str]
     shown: list[Shown]
@@ -129,7 +132,9 @@ def _section(
         write_atomically(pictures / f"{name}.svg", inline.replace("currentColor", "#000").encode())
         shown.append(Shown(inline, drawn.get_figwidth(), picture.caption, *picture.table(mine)))
     claims = [found[name] for name in experiment.claims if name in found]
-    return Section(experiment, len(configs), mine, _commands(experiment, scale, mine), shown, wall_time(mine), claims)
+    settings = list(filter(None, dict.fromkeys(setting(config.task) for config in configs)))
+    commands = _commands(experiment, scale, mine)
+    return Section(experiment, len(configs), settings, mine, commands, shown, wall_time(mine), claims)
 
 
 def _commands(experiment: Experiment, scale: Scale, results: Sequence[Result]) -> list[str]:

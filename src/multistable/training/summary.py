@@ -1,6 +1,7 @@
 """What the stored results of a run must be, whichever file they are read from."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,13 +21,14 @@ class Kind(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Finite, too: what has diverged is stored as null, and NaN would count as a value in every mean."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 LIST = Kind("a list", lambda value: isinstance(value, list))
 TEXT = Kind("a text", lambda value: isinstance(value, str))
-NUMBER = Kind("a number", _is_number)
+NUMBER = Kind("a finite number", _is_number)
 COUNT = Kind("a positive integer", lambda value: _is_number(value) and isinstance(value, int) and value > 0)
 
 RECORD = {"seconds": NUMBER, "together": COUNT, "device": TEXT, "torch": TEXT, "multistable": TEXT}

@@ -7,6 +7,7 @@ from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped
 from multistable.experiments.paper.grids import TASKS
+from multistable.experiments.scales import PAPER, Scale
 from multistable.tasks import Denoising, Task
 from multistable.training import Config
 
@@ -111,6 +112,11 @@ class Finding:
     claim: Claim
     verdict: str
     checks: list[Check]
+
+    def verdict_at(self, scale: Scale) -> str:
+        """The verdict, with the scale where that is smaller than the paper's and there are runs enough to judge."""
+        smaller = scale.name != PAPER.name and self.verdict != OPEN
+        return f"{self.verdict}, {scale.name} scale" if smaller else self.verdict
 
     @property
     def counts(self) -> list[Count]:

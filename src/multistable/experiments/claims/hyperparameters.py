@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from multistable.experiments.claims.base import Check, Claim, all_of, by, less
-from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learning_follows_vaa
+from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learning_follows_vaa, some_learn
 from multistable.experiments.experiment import Result, Spread
 from multistable.experiments.paper.hyperparameters import DENOISING_TABLE, MNIST_TABLE
 from multistable.experiments.selection import Kind, Setting, setting_of
@@ -69,7 +69,7 @@ def other_settings(results: Sequence[Result]) -> list[Check]:
     for setting, cell in product(found, MONOSTABLE):
         alike = [r for r in chosen if setting_of(r.config) == setting and r.config.cell == cell]
         checks.append(all_of(f"{cell}, {_said(setting)}", [learning_follows_vaa(r) for r in alike], FOLLOWS))
-    return checks
+    return [*some_learn(chosen), *checks]
 
 
 def warmup_in_other_settings(results: Sequence[Result]) -> list[Check]:

@@ -28,14 +28,17 @@ def in_mazes(results: Sequence[Result]) -> list[Result]:
 
 
 def correlation(result: Result) -> float | None:
-    """Spearman's rank correlation of return and VAA over the training; ``None`` where one of them never changes."""
+    """Spearman's rank correlation of return and VAA over the training; ``None`` where the return never changes.
+
+    It is 0 where the return alone changes: VAA does not rise with it.
+    """
     vaa = dict(zip(*result.curve("vaa"), strict=True))
     returns = dict(zip(*result.curve("return"), strict=True))
     both = [episode for episode in vaa if episode in returns]
     x, y = (_ranks([curve[episode] for episode in both]) for curve in (returns, vaa))
-    if len(both) < 2 or x.std() == 0 or y.std() == 0:
+    if len(both) < 2 or x.std() == 0:
         return None
-    return float(np.corrcoef(x, y)[0, 1])
+    return float(np.corrcoef(x, y)[0, 1]) if y.std() else 0.0
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:

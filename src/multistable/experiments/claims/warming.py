@@ -143,14 +143,14 @@ def double(results: Sequence[Result]) -> list[Check]:
 
 
 def double_on_long_line_mnist(results: Sequence[Result]) -> list[Check]:
-    """C16, for the longer forgetting period: which that is shows only where both are."""
+    """C16, of every cell that has a double layer, for the longer forgetting period: it shows only where both are."""
     chosen = on(results, PermutedLineSequentialMNIST)
     checks = covering(chosen, 2)
     if checks:
         return checks
     task = settings(chosen)[-1]
     right = by_kind(chosen, task, "test_accuracy")
-    for cell, version in product(MONOSTABLE, ("classic", "warmup")):
+    for cell, version in product((*MONOSTABLE, "chrono"), ("classic", "warmup")):
         names = f"{task}, accuracy of {cell} {version}", f"{cell} double"
         checks.append(less(names, (right[cell, version], right[cell, "double"]), clearly=True))
     return checks
