@@ -97,6 +97,10 @@ def run(
         left, before = plan(wanted, scale, out, together), left
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)
+    if problems:
+        counts = {experiment.name: len(unfinished(experiment.at(scale, out), out)) for experiment in wanted}
+        told = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+        typer.echo(f"Runs are left of {told}" if told else "No run is left: others have made them", err=True)
     return problems
 
 
