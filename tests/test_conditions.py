@@ -120,3 +120,12 @@ def test_final_runs_are_found_whatever_they_were_trained_in(choice, precision):
 def test_a_run_in_which_vaa_is_never_measured_stays_so_at_every_scale(scale):
     assert {config.vaa_every for config in ALL["selection-denoising"].at(scale)} == {0}
     assert 0 not in {config.vaa_every for config in ALL["copy"].at(scale)}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("copy_curves", " (did you mean copy-curves?)\n"), ("nothing-of-the-kind", "\n")]
+)
+def test_an_experiment_that_is_not_there_is_told_with_the_one_that_is_like_it(given, told):
+    done = CliRunner().invoke(app, ["reproduce", given])
+    assert done.exit_code == 2
+    assert f"or all, got {given!r}{told}" in done.stderr

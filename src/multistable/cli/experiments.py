@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import typer
@@ -29,7 +30,9 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
     known = experiments()
     unknown = [name for name in names if name not in known and name != "all"]
     if unknown:
-        raise ValueError(f"an experiment must be one of {', '.join(known)} or all, got {unknown[0]!r}")
+        close = get_close_matches(unknown[0], [*known, "all"], n=1, cutoff=0.75)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(f"an experiment must be one of {', '.join(known)} or all, got {unknown[0]!r}{meant}")
     return [experiment for name, experiment in known.items() if "all" in names or name in names]
 
 
@@ -92,6 +95,10 @@ def run(
     problems = list(dict.fromkeys([*problems, *limit.problems]))
     for problem in problems:
         typer.echo(f"Not run: {problem}", err=True)
+    if problems:
+        counts = {experiment.name: len(unfinished(experiment.at(scale, out), out)) for experiment in wanted}
+        told = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+        typer.echo(f"Runs are left of {told}" if told else "No run is left: others have made them", err=True)
     return problems
 
 

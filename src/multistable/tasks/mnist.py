@@ -40,8 +40,8 @@ VARIABLE = "MULTISTABLE_DATA"
 _BYTE = 8  # IDX's code for unsigned bytes
 _GZIP = b"\x1f\x8b"  # how a gzipped file begins; an IDX file begins with two zeros
 _INSTEAD = (
-    f"put the four gzipped files of {MIRRORS[0]} in a folder and name it by the argument data (--data on the command "
-    f"line) or the environment variable {VARIABLE}"
+    f"put the four gzipped files of {MIRRORS[0]} in a folder and name it by the argument data (--data of multistable "
+    f"train and select) or the environment variable {VARIABLE}"
 )
 
 

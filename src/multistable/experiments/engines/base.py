@@ -39,13 +39,19 @@ class Engine(Protocol):
     ) -> None: ...
 
 
+class NoData(str):
+    """Why a group could not run: the data of its task is not to be had."""
+
+
 def train_group(
     group: Group, out: Path, device: torch.device | str | None, callbacks: Sequence[Callback]
 ) -> str | None:
     """Train one group. Returns why it could not run, for want of its data or because another process works on it."""
     try:
         train(group, out, device=device, callbacks=callbacks, together=len(group))
-    except (MNISTError, BusyRunError) as error:
+    except MNISTError as error:
+        return NoData(error)
+    except BusyRunError as error:
         return str(error)
     return None
 

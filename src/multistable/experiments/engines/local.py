@@ -6,7 +6,8 @@ from typing import Self
 
 import torch
 
-from multistable.experiments.engines.base import Group, noting, train_group
+from multistable.experiments.engines.base import Group, NoData, noting, train_group
+from multistable.tasks.permuted_mnist import PermutedMNIST
 from multistable.training import Callback
 from multistable.training.trainer import usual_device
 
@@ -20,6 +21,7 @@ class Local:
 
     def __init__(self, device: torch.device | str | None = None) -> None:
         self._device = usual_device() if device is None else torch.device(device)
+        self._without: dict[Path | str | None, NoData] = {}
 
     @property
     def device(self) -> str:
@@ -31,10 +33,22 @@ class Local:
         problems: dict[str, None] = {}
         with noting(problems):
             for group in groups:
-                problem = train_group(group, out, self._device, callbacks)
+                problem = self._train(group, out, callbacks)
                 if problem:
                     problems[problem] = None
         return list(problems)
+
+    def _train(self, group: Group, out: Path, callbacks: Sequence[Callback]) -> str | None:
+        """Train one group. Data that was not to be had is not looked for again: a network may take minutes to fail."""
+        task = group[0].task
+        if not isinstance(task, PermutedMNIST):
+            return train_group(group, out, self._device, callbacks)
+        if task.data not in self._without:
+            problem = train_group(group, out, self._device, callbacks)
+            if not isinstance(problem, NoData):
+                return problem
+            self._without[task.data] = problem
+        return self._without[task.data]
 
     def __enter__(self) -> Self:
         return self
