@@ -15,6 +15,7 @@ from made_up_results import (
     MAZES,
     ONE,
     RESULTS,
+    copy,
     WARMED,
     agents,
     at_initialisation,
@@ -65,6 +66,11 @@ def test_two_runs_of_each_are_not_enough(name):
 def test_a_claim_on_all_cells_needs_all_of_them(name):
     others = [run for run in RESULTS[name][0] if run.config.cell != "mgu"]
     assert CLAIMS[name].finding(others).verdict == OPEN
+
+
+def test_nbrc_is_not_the_best_where_chrono_ends_lower():
+    """C2, whose limit for both is the same."""
+    assert CLAIMS["C2"].finding(copy(nbrc=0.002, chrono=0.001)).verdict == FAILS
 
 
 def test_the_double_layer_must_be_best_for_chrono_lstms_too():

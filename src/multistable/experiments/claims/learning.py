@@ -59,7 +59,7 @@ def copy(results: Sequence[Result]) -> list[Check]:
         loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
         checks += [below(f"{task}, {cell}, test loss", loss[cell], 0.05) for cell in ("nbrc", "chrono")]
         checks += [above(f"{task}, {cell}, test loss", loss[cell], 0.5) for cell in (*MONOSTABLE, "brc")]
-        checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc")]
+        checks += [less((f"{task}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc", "chrono")]
     return checks
 
 
