@@ -23,7 +23,7 @@ def row(name: str, wanted: list[Experiment]) -> str:
     return f"| `{name}` | {runs} | {' | '.join(times)} |"
 
 
-COLUMNS = (("cpu", SMOKE), ("cpu", SMALL), ("cpu", PAPER), ("cuda", SMALL), ("cuda", PAPER))
+COLUMNS = tuple((device, scale) for device in ("cpu", "cuda") for scale in (SMOKE, SMALL, PAPER))
 
 if __name__ == "__main__":
     known = experiments()
