@@ -63,6 +63,14 @@ def test_what_is_no_positive_integer_is_refused_as_ever(value):
         small(hidden_size=value)
 
 
+@pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True), torch.tensor(True)])
+def test_whether_something_is_so_is_no_size(value):
+    with pytest.raises(ValueError, match="hidden_size must be a positive integer, got"):
+        ms.RNN("gru", 1, value)
+    with pytest.raises(ValueError, match="T must be a positive integer, got"):
+        CopyFirstInput(value)
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [(CopyFirstInput, (5,)), (Denoising, (20, 5)), (PermutedLineSequentialMNIST, (3,)), (Maze, (4,))],
