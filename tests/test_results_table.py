@@ -121,3 +121,20 @@ def test_a_table_of_almost_nothing(monkeypatch, capsys, columns, rows, width):
     if width == "40":
         assert found.split()[: len(columns)] == columns
         assert found.count("0.5") == rows * len(columns)
+
+
+def test_of_several_parts_the_first_has_the_title_and_the_last_the_caption(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    made = WideTable(["run", "first", "second", "third"], title="A title", caption="A caption")
+    made.add_row("name", *["0.123456789"] * 3)
+    console().print(made)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert sum(line.startswith("run ") for line in lines) == 2
+    assert (lines[0], lines[-1]) == ("A title", "A caption")
+    assert (lines.count("A title"), lines.count("A caption")) == (1, 1)
+
+
+def test_runs_that_differ_in_more_than_their_seed_stand_apart(folders):
+    """An empty line is between the three kinds of runs, of which the last has three seeds and their mean."""
+    rows = shown(folders, 250).rsplit("─ \n", 1)[-1].split("Seconds are")[0].rstrip()
+    assert [len(kind.splitlines()) for kind in re.split(r"\n *\n", rows)] == [1, 1, 4]
