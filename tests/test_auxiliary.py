@@ -61,7 +61,7 @@ def test_the_appendix_gives_the_lengths():
         ({"auxiliary_loss": "denoising"}, "auxiliary_loss must be one of reconstruction, prediction, got 'denoising'"),
         ({"anchors": "end"}, "anchors must be one of cut, random, got 'end'"),
         ({"stretches": 0}, "stretches must be a positive integer, got 0"),
-        ({"pretraining_epochs": -1}, "pretraining_epochs must be a positive integer, got -1"),
+        ({"pretraining_epochs": -1}, "pretraining_epochs must be 0 or a positive integer, got -1"),
         ({"auxiliary_weight": -0.5}, "auxiliary_weight must be a positive number, got -0.5"),
         ({"teacher_forcing": 2}, "teacher_forcing must be true or false, got 2"),
     ],

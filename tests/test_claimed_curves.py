@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from made_up_results import DENOISING, MAZES, ONE, RESULTS, agents, made
+from made_up_results import CELLS, COPY, DENOISING, MAZES, ONE, RESULTS, agents, curves, made
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
 
 FOLLOW = ["C3", "C6", "C20"]
@@ -17,6 +17,14 @@ def test_runs_that_all_learn_nothing_say_nothing_of_when_a_loss_falls(name):
     finding = CLAIMS[name].finding(runs)
     assert finding.verdict == OPEN
     assert f"0 of {len(of_one_task(runs))} runs have a loss below 0.8" in [check.said for check in finding.checks]
+
+
+def test_only_the_shortest_sequences_tell_when_a_loss_falls():
+    """C3, beside longer ones that learn without attractors."""
+    longer = curves(COPY[1:2], CELLS, (ONE, ONE, ONE))
+    assert CLAIMS["C3"].finding(RESULTS["C3"][0] + longer).verdict == HOLDS
+    learned_nothing = [run for cell in CELLS for run in made(COPY[0], cell)]
+    assert CLAIMS["C3"].finding(learned_nothing + longer).verdict == OPEN
 
 
 def of_one_task(runs):

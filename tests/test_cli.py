@@ -239,11 +239,13 @@ def test_a_run_tells_how_its_warmup_ended(tmp_path):
     steps = [[0.9, 0.9]] * 3 + [[0.25, 0.9]] * 5 + [[0.75, 0.94]] * 5
     course = {"outcome": "multistable", "vaa": 1.0, "vaa_star": steps}
     told = {}
-    for ended in (course, {"outcome": "diverged", "reason": "VAA* is not a number"}):
+    short = {"outcome": "short", "vaa": 0.25, "vaa_star": steps[:2]}
+    for ended in (course, short, {"outcome": "diverged", "reason": "VAA* is not a number"}):
         (path / "warmup.json").write_text(json.dumps(ended))
         told[ended["outcome"]] = " ".join(call("show", path).stdout.split())
     end = "VAA* of each layer in its last 10 steps: 0.50, 0.92 (target 0.95)"
     assert f"Warmup: multistable after 13 steps, VAA 1.00; {end}" in told["multistable"]
+    assert "short after 2 steps, VAA 0.25; VAA* of each layer in its last 2 steps: 0.90, 0.90" in told["short"]
     assert "Warmup: diverged, VAA* is not a number" in told["diverged"]
     (path / "warmup.json").unlink()
     assert "Warmup:" not in call("show", path).stdout

@@ -11,6 +11,7 @@ from multistable.cli import runs as cli
 from multistable.experiments.archive import write_results
 from multistable.experiments.experiment import Result
 from multistable.experiments.report import write_report
+from multistable.experiments.reproduce import reproduce
 from multistable.experiments.scales import SCALES
 from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunConfig, RunFolder
@@ -82,6 +83,18 @@ def test_what_could_not_run_is_told_when_the_minutes_are_over(tiny, command, tmp
     assert result.exit_code == 1
 
 
+@pytest.mark.usefixtures("tiny")
+def test_runs_that_another_process_has_made_meanwhile_are_not_left(command, tmp_path, monkeypatch):
+    def busy(*arguments, **options):
+        reproduce(*arguments, **options)
+        return ["another process is working on 1 of the runs"]
+
+    monkeypatch.setattr("multistable.cli.experiments.reproduce", busy)
+    result = command("reproduce", "tiny", "--scale", "smoke", "--out", tmp_path, "--device", "cpu")
+    told = "Not run: another process is working on 1 of the runs\nNo run is left: others have made them\n"
+    assert result.stderr == told
+
+
 def test_unknown_names_are_refused(command):
     assert "an experiment must be one of copy, " in command("reproduce", "copi").stderr
     assert (
@@ -108,6 +121,9 @@ def test_the_report_says_what_scale_it_is_of(tiny, tmp_path):
     page = write_report([tiny], SCALES["smoke"], tmp_path, "multistable reproduce tiny").read_text()
     assert "smaller than the paper's" in page
     assert "0 of 2 runs" in page
+    assert "Run here with T = 6." in page
+    of_the_paper = write_report([tiny], SCALES["paper"], tmp_path, "multistable reproduce tiny").read_text()
+    assert "Run here with" not in of_the_paper
 
 
 @pytest.mark.parametrize(

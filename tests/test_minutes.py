@@ -1,11 +1,13 @@
 """Commands that are given some minutes stop at the end of an epoch, and end as they would have when given again."""
 
 import re
+from functools import partialmethod
 
 import pytest
 import torch
 
 from commands import SMALL, call
+from multistable.experiments.reproduce import Deadline
 from multistable.training import RunFolder
 
 RUNS = f"{SMALL} --epochs 2 --device cpu"
@@ -19,6 +21,7 @@ SELECTION = (
     "--epochs 1 --set training_sequences=40 --set testing_sequences=10 --set dtype=float64 --set vaa_batch_size=4 "
     "--set vaa_batches=2 --set stabilisation=20 --device cpu"
 )
+REPRODUCTION = "reproduce copy-curves --scale smoke --where cell=gru --where seed=0 --device cpu"
 
 
 def numbers_in(out):
@@ -92,9 +95,17 @@ def test_a_selection_that_was_stopped_ends_with_the_same_numbers(tmp_path):
     assert_same(numbers_in(tmp_path / "stopped"), numbers_in(tmp_path / "at once"))
 
 
-@pytest.mark.parametrize("line", [RUNS, SELECTION], ids=["train", "select"])
-def test_negative_minutes_are_refused(tmp_path, line):
-    result = call(f"{line} --minutes -1", "--out", tmp_path)
+def test_one_minute_is_over(tmp_path, monkeypatch):
+    times = iter([0.0, 60.0])
+    monkeypatch.setattr(Deadline, "__init__", partialmethod(Deadline.__init__, clock=lambda: next(times)))
+    result = call(f"{RUNS} --version classic --minutes 1", "--out", tmp_path)
+    assert "The 1 minute is over, 1 run is left: " in result.stdout
+
+
+@pytest.mark.parametrize("line", [RUNS, SELECTION, REPRODUCTION], ids=["train", "select", "reproduce"])
+@pytest.mark.parametrize("minutes", ["-1", "nan"])
+def test_minutes_that_are_no_time_are_refused(tmp_path, line, minutes):
+    result = call(f"{line} --minutes {minutes}", "--out", tmp_path)
     assert result.exit_code == 2
     assert "--minutes" in result.stderr
     assert not any(tmp_path.iterdir())

@@ -4,7 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from multistable.cli import app
-from multistable.tasks import MNISTError
+from multistable.experiments.engines import Local
+from multistable.experiments.engines.base import NoData
+from multistable.tasks import CopyFirstInput, MNISTError, PermutedSequentialMNIST
+from small_runs import small
 
 
 @pytest.fixture
@@ -33,3 +36,23 @@ def test_data_that_is_missing_is_looked_for_once_and_its_experiments_are_named(d
         "Not run: MNIST could not be downloaded\nRuns are left of warmup-sequential-mnist (2), warmup-line-mnist (4)\n"
     )
     assert len(list((tmp_path / "runs").glob("copy-gru-*/summary.json"))) == 1
+
+
+def test_only_groups_with_the_same_data_are_left_out(monkeypatch, tmp_path):
+    """Another folder may have it, other tasks need none, and a run that is busy does not lack it."""
+    tasks = [PermutedSequentialMNIST(folder) for folder in ("there", "there", "nowhere", "nowhere", "there")]
+    configs = [small(task=task, seed=seed) for seed, task in enumerate([*tasks, CopyFirstInput(6)])]
+    answers = {0: "another process is working on it", 2: NoData("nothing in nowhere")}
+    begun = []
+
+    def train_group(group, *_):
+        begun.append(group[0].seed)
+        return answers.get(group[0].seed)
+
+    monkeypatch.setattr("multistable.experiments.engines.local.train_group", train_group)
+    engine = Local("cpu")
+    groups = [[config] for config in configs]
+    assert engine.run(groups, tmp_path, []) == list(answers.values())
+    assert begun == [0, 1, 2, 4, 5]
+    assert engine.run(groups[3:4], tmp_path, []) == ["nothing in nowhere"]
+    assert begun == [0, 1, 2, 4, 5]

@@ -63,6 +63,14 @@ def test_what_is_no_positive_integer_is_refused_as_ever(value):
         small(hidden_size=value)
 
 
+@pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True), torch.tensor(True)])
+def test_whether_something_is_so_is_no_size(value):
+    with pytest.raises(ValueError, match="hidden_size must be a positive integer, got"):
+        ms.RNN("gru", 1, value)
+    with pytest.raises(ValueError, match="T must be a positive integer, got"):
+        CopyFirstInput(value)
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [(CopyFirstInput, (5,)), (Denoising, (20, 5)), (PermutedLineSequentialMNIST, (3,)), (Maze, (4,))],
@@ -78,9 +86,11 @@ def test_a_task_of_ones_own_need_not_know_of_it(monkeypatch):
     @dataclass(frozen=True)
     class Louder(CopyFirstInput):
         times: float = 1.0
+        each: tuple[float, ...] = ()
 
     monkeypatch.setitem(TASKS, "louder", Louder)
-    names = {RunConfig(Louder(5, times), "gru").name for times in (np.float32(0.5), np.array(0.5), 0.5)}
+    halves = (np.float32(0.5), np.array(0.5), 0.5)
+    names = {RunConfig(Louder(5, half, (half, 1.0)), "gru").name for half in halves}
     assert len(names) == 1
 
 
@@ -104,9 +114,16 @@ def test_agents_learn_the_same(tmp_path):
     assert trained[0] == trained[1]
 
 
+@pytest.mark.parametrize("kind", [BYTE, np.array, torch.tensor])
+def test_settings_of_agents_are_those_with_pythons_own_numbers(kind):
+    plain = Settings(40, 3, 2, batch_size=5, max_norm=2.0)
+    given = Settings(*map(kind, (40, 3, 2)), batch_size=kind(5), max_norm=np.array(2.0))
+    assert repr(given) == repr(plain)
+
+
 @pytest.mark.parametrize("cell", ms.CELLS)
 def test_a_cell_with_sizes_of_a_byte(cell):
-    made = [ms.CELLS[cell](kind(3), kind(100), generator=torch.Generator().manual_seed(0)) for kind in (int, BYTE)]
+    made = [ms.CELLS[cell](kind(100), kind(200), generator=torch.Generator().manual_seed(0)) for kind in (int, BYTE)]
     for expected, found in zip(*(one.state_dict().values() for one in made), strict=True):
         assert torch.equal(found, expected)
 
@@ -114,12 +131,26 @@ def test_a_cell_with_sizes_of_a_byte(cell):
 @pytest.mark.parametrize("double", [False, True])
 def test_a_network_with_sizes_of_a_byte(double):
     made = [
-        ms.RNN("lstm", *map(kind, (3, 100, 2)), double=double, generator=torch.Generator().manual_seed(0))
+        ms.RNN("lstm", *map(kind, (100, 200, 2)), double=double, generator=torch.Generator().manual_seed(0))
         for kind in (int, BYTE)
     ]
-    assert json.dumps([made[1].input_size, made[1].hidden_size, made[1].num_layers]) == "[3, 100, 2]"
-    x = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(1))
+    assert json.dumps([made[1].input_size, made[1].hidden_size, made[1].num_layers]) == "[100, 200, 2]"
+    x = torch.randn(4, 2, 100, generator=torch.Generator().manual_seed(1))
     assert torch.equal(made[0](x)[0], made[1](x)[0])
+
+
+@pytest.mark.parametrize("kind", [BYTE, np.int64, np.array])
+@pytest.mark.parametrize(
+    ("function", "further"),
+    [(ms.attractors, {"longest": 200}), (ms.lyapunov, {"steps": 200})],
+    ids=["attractors", "lyapunov"],
+)
+def test_what_is_found_of_settled_states_is_the_same(function, further, kind):
+    rnn = ms.RNN("gru", 1, 4, generator=torch.Generator().manual_seed(0))
+    sequences = torch.randn(10, 40, 1, generator=torch.Generator().manual_seed(1))
+    sizes = {"batches": 20, "batch_size": 20, "stabilisation": 200} | further
+    found = [function(rnn, sequences, **{name: k(size) for name, size in sizes.items()}) for k in (int, kind)]
+    assert repr(found[0]) == repr(found[1])
 
 
 @pytest.mark.parametrize("kind", [BYTE, np.int64, np.array])
@@ -137,7 +168,7 @@ def test_a_measure_is_the_same(kind):
 
 def test_a_warmup_is_the_same():
     sequences = torch.randn(10, 40, 1, generator=torch.Generator().manual_seed(1))
-    sizes = {"steps": 2, "batch_size": 20, "max_stabilisation": 5, "increment": 2}
+    sizes = {"steps": 3, "batch_size": 20, "max_stabilisation": 250, "increment": 100}
     warmed = []
     for kind in (int, BYTE, np.array):
         rnn = ms.RNN("gru", 1, 4, generator=torch.Generator().manual_seed(0))

@@ -10,6 +10,7 @@ import pytest
 from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
+from multistable.experiments.experiment import Result
 from multistable.training import RunFolder
 from small_runs import RECORD, small
 
@@ -140,3 +141,42 @@ def test_a_page_of_some_mazes_judges_no_claim_on_another(pages):
     assert {name: "C7" in pages.PAGES[name].claims for name in longest} == {
         name: L == 200 for name, L in longest.items()
     }
+
+
+def test_a_page_takes_what_is_stored_with_others_too_and_rather_its_own(pages, tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    for name, configs in (("other", RUNS[:3]), ("own", RUNS[2:])):
+        for config in configs:
+            finish(config, tmp_path / name, device=name)
+        pages.store(configs, tmp_path / name, tmp_path / f"{name}.json")
+    found = pages.of_page(pages.Page(RUNS[1:], (), shared=("other",)), tmp_path / "own.json")
+    assert [(result.config.seed, result.record["device"]) for result in found] == [(1, "other"), (2, "own"), (3, "own")]
+
+
+def warmed_up(**settings):
+    """A run that learns in its first epoch, after a warmup whose second layer rises to 0.75 in its last ten steps."""
+    metrics = [{"epoch": 0, "validation_loss": 1.0, "vaa": 0.25}, {"epoch": 1, "validation_loss": 0.05, "vaa": 0.5}]
+    course = {"outcome": "multistable", "vaa": 1.0, "vaa_star": [[0.1, 0.2]] * 5 + [[0.5, 0.75]] * 10}
+    config = small(version="warmup", **{"warmup_steps": 100} | settings)
+    return Result(config, metrics, {"test_loss": 0.001, "warmup": "multistable"}, RECORD, course)
+
+
+def test_a_warmup_that_is_not_the_papers_is_told_beside_the_version(pages):
+    runs = [warmed_up(), warmed_up(warmup_steps=300), warmed_up(warmup_algorithm="reliable")]
+    versions_of = [[row[1] for row in table(runs)[1]] for table in (pages.by_seed, pages.warmups)]
+    assert versions_of == [["warmup", "warmup, 300 steps", "warmup, reliable"]] * 2
+
+
+def test_the_table_of_targets_has_vaa_before_and_after_the_first_epoch(pages):
+    header, rows = pages.by_target([warmed_up(target=0.95), warmed_up(target=0.5)])
+    assert [row[2] for row in rows] == ["0.5", "0.95"]
+    assert rows[0] == ["6", "GRU", "0.5", "0.25", "0.50", "multistable", "1", "0.001", "1 of 1"]
+    assert len(header) == len(rows[0])
+
+
+def test_the_last_layer_is_drawn_as_a_mean_of_ten_steps(pages):
+    drawn = pages.LastLayer(name="", caption="").draw([warmed_up()])
+    (line,) = drawn.axes[0].lines
+    steps, stars = line.get_data()
+    assert list(steps) == [10, 11, 12, 13, 14, 15]
+    assert (stars[0], stars[-1]) == (pytest.approx((0.2 + 0.75) / 2), pytest.approx(0.75))

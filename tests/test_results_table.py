@@ -5,6 +5,8 @@ import re
 import pytest
 
 from commands import call
+from multistable.cli.console import console
+from multistable.cli.wide import WideTable
 from multistable.tasks import Denoising
 from multistable.training import RunFolder
 from small_runs import RECORD, small
@@ -43,7 +45,7 @@ def shown(folders, columns):
     return result.stdout
 
 
-@pytest.mark.parametrize("columns", [50, 80, 120])
+@pytest.mark.parametrize("columns", [30, 40, 50, 80, 120])
 def test_no_number_is_folded(folders, columns):
     lines = shown(folders, columns).splitlines()
     assert max(map(len, lines)) <= columns
@@ -57,7 +59,7 @@ def test_no_number_is_folded(folders, columns):
     assert len(re.findall(r"\d\.\d{4} ± \d\.\d{4}", "\n".join(lines))) == 4
 
 
-@pytest.mark.parametrize("columns", [50, 80, 120])
+@pytest.mark.parametrize("columns", [30, 40, 50, 80, 120])
 def test_every_number_stands_in_the_row_of_its_run(folders, columns):
     """Whatever part of a name is in its first line, it is of the right run."""
     lines = shown(folders, columns).splitlines()
@@ -102,3 +104,37 @@ def test_something_that_is_longer_than_a_line_is_shown_all_the_same(tmp_path):
     found = shown(made, 36)
     assert max(map(len, found.splitlines())) <= 36
     assert "0.1001" in found
+
+
+@pytest.mark.parametrize("columns", [["run"], ["run", "loss"]])
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize("width", ["2", "40"])
+def test_a_table_of_almost_nothing(monkeypatch, capsys, columns, rows, width):
+    monkeypatch.setenv("COLUMNS", width)
+    made = WideTable(columns)
+    for _ in range(rows):
+        made.add_row(*["0.5"] * len(columns))
+        made.add_section()
+    console().print(made)
+    found = capsys.readouterr().out
+    assert max(map(len, found.splitlines())) <= int(width)
+    if width == "40":
+        assert found.split()[: len(columns)] == columns
+        assert found.count("0.5") == rows * len(columns)
+
+
+def test_of_several_parts_the_first_has_the_title_and_the_last_the_caption(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    made = WideTable(["run", "first", "second", "third"], title="A title", caption="A caption")
+    made.add_row("name", *["0.123456789"] * 3)
+    console().print(made)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert sum(line.startswith("run ") for line in lines) == 2
+    assert (lines[0], lines[-1]) == ("A title", "A caption")
+    assert (lines.count("A title"), lines.count("A caption")) == (1, 1)
+
+
+def test_runs_that_differ_in_more_than_their_seed_stand_apart(folders):
+    """An empty line is between the three kinds of runs, of which the last has three seeds and their mean."""
+    rows = shown(folders, 250).rsplit("─ \n", 1)[-1].split("Seconds are")[0].rstrip()
+    assert [len(kind.splitlines()) for kind in re.split(r"\n *\n", rows)] == [1, 1, 4]

@@ -13,7 +13,8 @@ from multistable.experiments.experiment import Result, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.scales import PAPER
 from multistable.tasks import CopyFirstInput
-from multistable.training import RunConfig, RunFolder
+from multistable.training import DamagedRunError, RunConfig, RunFolder, train
+from small_agents import small_agent
 from small_runs import RECORD
 
 RESULTS = {"test_loss": 0.25, "warmup": None}
@@ -140,6 +141,16 @@ def test_a_finished_run_whose_last_epochs_are_lost_is_not_judged_by_the_others(f
     done = CliRunner().invoke(app, ["claims", "--out", str(folders), "--scale", "paper"])
     assert done.exit_code == 1
     assert done.stderr == f"Error: {folder / 'metrics.jsonl'} {told}. Delete {folder} to run it again\n"
+
+
+def test_so_is_an_agent_whose_last_evaluation_is_lost(tmp_path):
+    """Of five episodes, with an evaluation after every second one and after the last."""
+    (folder,) = train(small_agent(), tmp_path)
+    assert [row["episode"] for row in Result.of(folder).metrics] == [0, 2, 4, 5]
+    lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder.path / "metrics.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(DamagedRunError, match="ends with episode 4 of 5"):
+        Result.of(folder)
 
 
 @pytest.mark.parametrize(

@@ -282,11 +282,13 @@ def test_an_action_that_there_is_not_is_refused(action, got):
     assert torch.equal(state, before)
 
 
-def test_a_small_integer_is_an_action_and_no_mask():
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint16, np.uint64])
+def test_integers_of_every_size_are_actions_and_no_mask(kind):
     maze = TMaze(3)
     state, _ = maze.reset(torch.tensor(maze.starts))
     expected = maze.step(state, torch.tensor([0, 1]))
-    for action in (torch.tensor([0, 1], dtype=torch.uint8), torch.tensor([0, 1], dtype=torch.int32), np.array([0, 1])):
+    actions = np.array([0, 1], dtype=kind)
+    for action in (actions, torch.from_numpy(actions)):
         assert all(torch.equal(a, b) for a, b in zip(maze.step(state, action), expected, strict=True))
 
 

@@ -106,6 +106,14 @@ def test_of_one_network_each_layer_that_stayed_behind_is_named():
     assert "left layer 1 (VAA* 0.30) and layer 3 (VAA* 0.20) of the network behind" in message
 
 
+def test_a_network_that_is_not_multistable_is_warned_of_once():
+    """That a layer stayed behind may be why."""
+    made = history_of(torch.tensor([[0.3, 0.95]]).expand(12, 2), vaa=0.5)
+    assert made.behind.tolist() == [True, False]
+    (message,) = made.failures()
+    assert message.startswith("warmup did not")
+
+
 def test_a_layer_is_behind_only_where_each_has_a_target_of_its_own():
     one_layer = history_of([0.5] * 12, vaa=1.0)
     verifying = history_of(torch.tensor([[0.3, 0.9]]).expand(12, 2), vaa=1.0)

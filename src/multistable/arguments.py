@@ -58,9 +58,9 @@ def shown(value: Any) -> str:
 
 def _integer(name: str, value: Any, least: int, accepted: str) -> int:
     try:
-        # An int of a class of its own, such as one that nobody asked for, stays what it is.
-        given = value if isinstance(value, int) else operator.index(value)
-        number = least - 1 if isinstance(value, bool) else given
+        # An int of a class of its own stays of it: by that a default is told from what was asked for.
+        given = value if isinstance(value, int) else plain(value)
+        number = least - 1 if isinstance(given, bool) else given if isinstance(given, int) else operator.index(given)
     except TypeError:
         number = least - 1
     if number < least:

@@ -90,10 +90,10 @@ def _warmup(course: dict[str, Any], target: float) -> str:
     """How a warmup ended: a network may be multistable though a layer stayed behind."""
     if "vaa_star" not in course:
         return f"Warmup: {course['outcome']}, {course['reason']}\n"
-    layers = zip(*course["vaa_star"][-RECENT_STEPS:], strict=True)
-    ends = ", ".join(f"{statistics.fmean(values):.2f}" for values in layers)
+    recent = course["vaa_star"][-RECENT_STEPS:]
+    ends = ", ".join(f"{statistics.fmean(values):.2f}" for values in zip(*recent, strict=True))
     told = f"{course['outcome']} after {len(course['vaa_star'])} steps, VAA {course['vaa']:.2f}"
-    return f"Warmup: {told}; VAA* of each layer in its last {RECENT_STEPS} steps: {ends} (target {target:g})\n"
+    return f"Warmup: {told}; VAA* of each layer in its last {len(recent)} steps: {ends} (target {target:g})\n"
 
 
 def compare_runs(paths: Sequence[Path]) -> None:

@@ -45,6 +45,7 @@ class Limit:
             return False
         left = self._left() if self._left is not None else None
         runs = "" if left is None else f", {left} {'run is' if left == 1 else 'runs are'} left"
-        typer.echo(f"The {self._minutes:g} minutes are over{runs}: the same command goes on from there.")
+        over = "minute is over" if self._minutes == 1 else "minutes are over"
+        typer.echo(f"The {self._minutes:g} {over}{runs}: the same command goes on from there.")
         self.problems = error.problems
         return True

@@ -11,14 +11,16 @@ from multistable.cli.console import table
 
 LEAST_NAME = 20
 """The characters of a line that a name is folded to before columns go to another table."""
+SHORTEST_NAME = 8
+"""Those that it keeps beside a number that is as long as the line."""
 
 
 @dataclass
 class WideTable:
     """A row of numbers for each name, the first column.
 
-    A number is never folded. Where there is not room enough, titles have several lines, then names have, and then
-    there are several tables below each other, with the names in each.
+    A number is never folded that fits in a line. Where there is not room enough, titles have several lines, then names
+    have, and then there are several tables below each other, with the names in each.
 
     Attributes:
         columns: their titles.
@@ -53,8 +55,8 @@ class WideTable:
         room = width - _around(1)
         least = [self._widest(index, _longest_word) for index in range(len(self.columns))]
         # What is longer than a line has to be folded, whatever it is.
-        least = [max(1, min(each, room - LEAST_NAME - BETWEEN)) for each in least]
-        longest = min(self._widest(0, cell_len), room - BETWEEN - max(least[1:]))
+        least = [max(1, min(each, room - SHORTEST_NAME - BETWEEN)) for each in least]
+        longest = max(1, min(self._widest(0, cell_len), room - max((each + BETWEEN for each in least[1:]), default=0)))
         name = min(longest, LEAST_NAME)
         parts = _packed(least, room - name)
         while name < longest and len(_packed(least, room - name - 1)) == len(parts):

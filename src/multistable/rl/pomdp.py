@@ -77,11 +77,12 @@ class POMDP(ABC):
             raise ValueError(f"{self._accepted}, got {shown(action)}") from error
         if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
             raise ValueError(f"{self._accepted}, got {given.dtype}")
+        given = given.long()  # Not all unsigned types have a minimum.
         if given.numel() and not (given.is_cuda and torch.cuda.is_current_stream_capturing()):
             least, most = map(int, given.aminmax())
             if least < 0 or most >= self.actions:
                 raise ValueError(f"{self._accepted}, got {least if least < 0 else most}")
-        return given.long()
+        return given
 
     @property
     def _accepted(self) -> str:

@@ -1,11 +1,11 @@
 """The permuted line-sequential MNIST benchmark (section 4.2)."""
 
-import operator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
 
+from multistable.arguments import count
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
 LINES = 28
@@ -27,13 +27,7 @@ class PermutedLineSequentialMNIST(PermutedMNIST):
     input_size = 28
 
     def __post_init__(self) -> None:
-        try:
-            lines = operator.index(self.N)
-        except TypeError:
-            lines = -1
-        if lines < 0:
-            raise ValueError(f"N must be a non-negative integer, the number of black lines, got {self.N!r}")
-        object.__setattr__(self, "N", lines)
+        object.__setattr__(self, "N", count("N", self.N))
 
     @property
     def length(self) -> int:

@@ -108,8 +108,7 @@ class RunConfig(Config):
             object.__setattr__(self, "data_seed", count("data_seed", self.data_seed))
         check_positive_number("auxiliary_weight", self.auxiliary_weight)
         for name in ("pretraining_epochs", "warmup_vaa_every"):
-            if getattr(self, name) != 0:
-                positive_integer(name, getattr(self, name))
+            count(name, getattr(self, name))
         if not 0 < self.validation < 1:
             raise ValueError(f"validation must be a share between 0 and 1, got {self.validation!r}")
         if not 0 <= self.selection < 1 - self.validation:

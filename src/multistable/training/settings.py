@@ -111,8 +111,7 @@ class Config(ABC):
         object.__setattr__(self, "seed", count("seed", self.seed))
         for name in ("learning_rate", "warmup_learning_rate", "eps"):
             check_positive_number(name, getattr(self, name))
-        if self.vaa_every != 0:
-            positive_integer("vaa_every", self.vaa_every)
+        count("vaa_every", self.vaa_every)
         goal = check_target(self.target, None)
         if self.kind.warmed and self.warmup_algorithm == "reliable":
             check_wanted(goal[goal < AS_MANY_AS_POSSIBLE], FINAL_BATCH_SIZE)
