@@ -177,3 +177,8 @@ def test_a_warmup_is_the_same():
         warmed.append(list(rnn.parameters()))
     for others in warmed[1:]:
         assert all(torch.equal(a, b) for a, b in zip(others, warmed[0], strict=True))
+
+
+def test_a_truth_value_of_numpy_is_pythons_own_in_a_task():
+    assert Denoising(30, 10, cue=np.False_) == Denoising(30, 10, cue=False)
+    assert Denoising(30, 10, cue=np.False_).cue is False

@@ -335,6 +335,12 @@ def test_denoising_refuses_a_length_without_room_for_five_marks(N, T):
 # Both
 
 
+@pytest.mark.parametrize("cue", ["no", 0, None])
+def test_a_cue_is_there_or_not(cue):
+    with pytest.raises(ValueError, match="cue must be true or false, got"):
+        Denoising(30, 10, cue=cue)
+
+
 @pytest.mark.parametrize("task", [CopyFirstInput(2), Denoising(10, 5)])
 def test_forty_thousand_sequences_of_which_nothing_is_known_without_memory(task):
     for draw in (task.training, task.testing):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from multistable.dynamics.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.claims.auxiliary import LOW
@@ -37,8 +38,6 @@ EARLY = 5
 """The epoch after which one looks whether training has kept the attractors of a warmup."""
 MANY, LEARNED = 0.5, 0.01
 """A VAA of many attractors, and a test loss of a network that has learned its task."""
-LAST = 10
-"""Steps of a warmup over which VAA* is averaged."""
 TF32 = PAPER.computed_in("tf32")
 
 
@@ -156,8 +155,8 @@ class LastLayer:
             for number, run in enumerate(runs):
                 look = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2, "alpha": 0.8}
                 stars = [layers[-1] for layers in run.warmup["vaa_star"]]
-                smooth = np.convolve(stars, np.full(LAST, 1 / LAST), mode="valid")
-                steps = range(LAST, len(stars) + 1)
+                smooth = np.convolve(stars, np.full(RECENT_STEPS, 1 / RECENT_STEPS), mode="valid")
+                steps = range(RECENT_STEPS, len(stars) + 1)
                 # The shorter of two warmups that begin alike is drawn over the longer.
                 warmup.plot(steps, smooth, **look, zorder=3 - len(stars) / 1000, label="" if number else style.label)
                 training.plot(*run.curve("validation_loss"), **look)
@@ -210,7 +209,7 @@ def warmups(results: Sequence[Result]) -> Rows:
     for (cell, version), runs in grouped(results, kind).items():
         courses = [run.warmup for run in runs if run.warmup and "vaa_star" in run.warmup]
         if courses:
-            layers = np.array([np.mean(course["vaa_star"][-LAST:], axis=0) for course in courses]).T
+            layers = np.array([np.mean(course["vaa_star"][-RECENT_STEPS:], axis=0) for course in courses]).T
             ends = [*layers, [course["vaa"] for course in courses]]
             rows.append([cell.upper(), version, *(", ".join(f"{value:.2f}" for value in end) for end in ends)])
             rows[-1].append(", ".join(course["outcome"] for course in courses))

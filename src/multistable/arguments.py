@@ -48,6 +48,14 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, Real) else value
 
 
+def truth_value(name: str, value: Any) -> bool:
+    """A truth value, Python's own or NumPy's: of a word such as "no" Python would say that it is true."""
+    given = plain(value)
+    if not isinstance(given, bool):
+        raise ValueError(f"{name} must be true or false, got {shown(value)}")
+    return given
+
+
 def shown(value: Any) -> str:
     """What was given, for an error: itself where it is short, else what it is, so that no tensor fills the screen."""
     if getattr(value, "shape", ()):

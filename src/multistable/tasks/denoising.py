@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multistable.arguments import positive_integer
+from multistable.arguments import positive_integer, truth_value
 from multistable.tasks.base import Data
 from multistable.tasks.generated import GeneratedTask
 
@@ -43,8 +43,8 @@ class Denoising(GeneratedTask):
                 f"T must be at least N + {answers} = {silence + answers}, to hold {answers} marks before the last "
                 f"N = {silence} time steps, got {length}"
             )
-        for name, number in (("T", length), ("N", silence)):
-            object.__setattr__(self, name, number)
+        for name, value in (("T", length), ("N", silence), ("cue", truth_value("cue", self.cue))):
+            object.__setattr__(self, name, value)
 
     @property
     def length(self) -> int:

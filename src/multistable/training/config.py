@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from multistable.arguments import count, positive_integer
+from multistable.arguments import count, positive_integer, truth_value
 from multistable.dynamics.checks import check_positive_number
 from multistable.tasks import (
     CopyFirstInput,
@@ -114,8 +114,7 @@ class RunConfig(Config):
         if not 0 <= self.selection < 1 - self.validation:
             left = f"what validation leaves, 1 - {self.validation!r}"
             raise ValueError(f"selection must be a share from 0 to less than {left}, got {self.selection!r}")
-        if not isinstance(self.teacher_forcing, bool):
-            raise ValueError(f"teacher_forcing must be true or false, got {self.teacher_forcing!r}")
+        truth_value("teacher_forcing", self.teacher_forcing)
         if self.kind.auxiliary:
             many = self.stretches if self.anchors == "cut" else 1
             check_stretches(self.stretch, many, self.task.length, ahead=self.looks_ahead)
