@@ -256,10 +256,11 @@ def mazes(*lengths: int) -> list[Config]:
     return TF32.of([AgentConfig(Maze(L), cell, version=version) for L in lengths for cell, version in kinds])
 
 
-def small(*names: str) -> Page:
+def small(*names: str, without: tuple[str, ...] = ()) -> Page:
     """Experiments of one kind at the scale small, in the pictures of the first."""
     made = [experiments()[name] for name in names]
-    return Page([config for one in made for config in one.at(SMALL)], made[0].pictures, made[0].claims)
+    pictures = tuple(picture for picture in made[0].pictures if picture.name not in without)
+    return Page([config for one in made for config in one.at(SMALL)], pictures, made[0].claims)
 
 
 def each_run(results: Sequence[Result]) -> Rows:
@@ -304,6 +305,7 @@ def impact_of_k() -> Page:
 
 KEPT = Kept(name="kept", caption="Whether warmed-up networks that keep their attractors are those that learn.")
 BY_CELL = experiments()["double-curves"].pictures
+AUXILIARY = [name for name in experiments() if name.startswith("auxiliary-")]
 COPY_CLAIMS = ("C1", "C2", "C9", "C10", "C15")
 DENOISING_CLAIMS = ("C1", "C4", "C5", "C6", "C10", "C11", "C15", "C17")
 PAGES = {
@@ -323,6 +325,8 @@ PAGES = {
     "impact_k_small": small("impact-k"),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),
     "attractors_small": small("attractors-copy", "attractors-denoising"),
+    # The others have one curve or bar for all tasks.
+    "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),
 }
 
 
