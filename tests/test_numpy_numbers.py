@@ -122,8 +122,9 @@ def test_settings_of_agents_are_those_with_pythons_own_numbers(kind):
 
 
 @pytest.mark.parametrize("cell", ms.CELLS)
-def test_a_cell_with_sizes_of_a_byte(cell):
-    made = [ms.CELLS[cell](kind(100), kind(200), generator=torch.Generator().manual_seed(0)) for kind in (int, BYTE)]
+def test_a_cell_with_sizes_of_numpy(cell):
+    made = [ms.CELLS[cell](kind(3), kind(4), generator=torch.Generator().manual_seed(0)) for kind in (int, np.int64)]
+    assert json.dumps([made[1].input_size, made[1].hidden_size]) == "[3, 4]"
     for expected, found in zip(*(one.state_dict().values() for one in made), strict=True):
         assert torch.equal(found, expected)
 

@@ -17,6 +17,6 @@ class ChronoLSTM(LSTM):
         if not t_max > 2:
             raise ValueError(f"t_max must be greater than 2, got {t_max!r}")
         super().__init__(input_size, hidden_size, **factory)
-        b_f = initial.chrono_bias(self.hidden_size, t_max, **factory)
+        b_f = initial.chrono_bias(hidden_size, t_max, **factory)
         no_bias: Tensor = torch.zeros_like(b_f)
         self.bias = Parameter(torch.cat([b_f, -b_f, no_bias, no_bias]))

@@ -15,7 +15,6 @@ class Elman(Cell[Hidden]):
 
     def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str = "tanh", **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
-        input_size, hidden_size = self.input_size, self.hidden_size
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity = nonlinearity

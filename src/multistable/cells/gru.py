@@ -19,7 +19,6 @@ class GRU(Cell[Hidden]):
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
-        input_size, hidden_size = self.input_size, self.hidden_size
         self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
         self.recurrent_weight = initial.orthogonal(hidden_size, gates=3, **factory)
         self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)

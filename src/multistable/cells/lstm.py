@@ -24,7 +24,6 @@ class LSTM(Cell[HiddenAndMemory]):
 
     def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
-        input_size, hidden_size = self.input_size, self.hidden_size
         bound = 1 / math.sqrt(hidden_size)
         self.input_weight = initial.uniform(input_size, 4 * hidden_size, bound=bound, **factory)
         self.recurrent_weight = initial.uniform(hidden_size, 4 * hidden_size, bound=bound, **factory)

@@ -15,7 +15,6 @@ class NBRC(Cell[Hidden]):
 
     def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
-        input_size, hidden_size = self.input_size, self.hidden_size
         self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
         self.recurrent_weight = initial.glorot(hidden_size, hidden_size, gates=2, **factory)
         self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)
