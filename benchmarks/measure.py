@@ -34,8 +34,8 @@ from torch import Tensor, nn
 
 import multistable as ms
 from multistable.cells import CELLS
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.measure import Measure, estimate, measuring
+from multistable.dynamics.measure.algorithm_1 import Measure, estimate, measuring
+from multistable.dynamics.system.draws import Draws
 from multistable.scan import scan
 
 CELL_NAMES, MEASURED = ("gru", "lstm", "mgu", "nbrc"), ("gru", "lstm")

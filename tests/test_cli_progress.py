@@ -17,7 +17,7 @@ from commands import SMALL, call
 from interruption import interrupted
 from multistable.cli.errors import reporting
 from multistable.cli.progress import Bars, Pace, duration
-from multistable.dynamics import WarmupStep
+from multistable.dynamics.warmup import WarmupStep
 from multistable.extras import how_to_install
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunConfig, RunFolder

@@ -1,7 +1,5 @@
 """The fused time loop against the reference in float64: on a GPU where there is one, else in Triton's interpreter."""
 
-import sys
-
 import pytest
 import torch
 
@@ -21,7 +19,7 @@ from fused_problems import (
 from multistable import scan as time_loop
 from multistable.cells import GRU
 from multistable.cells.elman import Elman
-from multistable.scan import engine, fused, reference
+from multistable.scan import choice, engine, fused, reference
 from multistable.scan.kernels import project, recurrence
 from multistable.scan.kernels.plan import plan
 
@@ -155,8 +153,7 @@ def test_the_gradient_of_one_weight_alone_is_the_same(name, wanted, few, monkeyp
 @torch.no_grad()
 def test_the_engine_has_the_kernels_project_the_input(only_last, constant, monkeypatch):
     """As it does on a GPU: all states or the last, of an input of each step or one for all."""
-    module = sys.modules["multistable.scan.engine"]  # Its name in the package is that of the function.
-    monkeypatch.setattr(module, "choose", lambda cell, u: time_loop.Choice("triton"))
+    monkeypatch.setattr(choice, "choose", lambda cell, u: time_loop.Choice("triton"))
     cell, weights, _, state, _ = map_single(problem("gru", 4, 3, 16, (2,)))
     bound, u = cell.bind(weights), torch.randn(4, 2, 3, 3, device=DEVICE)
     u = u[:1].expand_as(u) if constant else u

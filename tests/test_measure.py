@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.stabilisation import stabilise
-from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import flat, map_states, studying
+from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.stabilisation import stabilise
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import flat, map_states, studying
 from networks import FEATURES, KINDS, in_layout, make
 
 

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics.contexts import ieee_float32, tf32
-from multistable.dynamics.stabilisation import stabilise
+from multistable.dynamics.measure import algorithm_1
+from multistable.dynamics.measure.stabilisation import stabilise
+from multistable.dynamics.system.contexts import ieee_float32, tf32
+from multistable.dynamics.warmup import verification
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, RunConfig, train
@@ -82,8 +84,8 @@ def test_measures_are_in_almost_float32(outer, monkeypatch):
             seen.append((settings.precision, torch.backends.cuda.matmul.fp32_precision in ("ieee", "none")))
         return stabilise(system, states, u, min(steps, 10))
 
-    for module in ("measure", "verification"):
-        monkeypatch.setattr(sys.modules[f"multistable.dynamics.{module}"], "stabilise", noting)
+    for module in (algorithm_1, verification):
+        monkeypatch.setattr(module, "stabilise", noting)
     sequences, rnn = torch.randn(5, 8, 1), torch.nn.GRU(1, 4)
     with outer():
         ms.measure(rnn, sequences, batches=1, batch_size=4)

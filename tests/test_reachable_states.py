@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
-from multistable.dynamics.draws import Draws
+from multistable.dynamics.system.draws import Draws
 from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 
 

@@ -1,6 +1,5 @@
 """The default warmup: it goes on until the true measure is content, and says so where it never was."""
 
-import importlib
 import math
 import warnings
 
@@ -9,10 +8,10 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics import reliable, verification
-from multistable.dynamics.reliable import CHECK_EVERY, PATIENCE, persistence_loss
-from multistable.dynamics.system import studying
-from multistable.dynamics.warming import normalised
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.warmup import default, entry, verification
+from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE, persistence_loss
+from multistable.dynamics.warmup.warming import normalised
 from networks import FEATURES, KINDS, in_layout, make, remembering
 
 
@@ -33,7 +32,7 @@ def seeded(kind, *sizes, seed):
 @pytest.fixture
 def short_verification(monkeypatch):
     """The true measure after fewer steps: these tests are about what is done with it."""
-    monkeypatch.setattr(importlib.import_module("multistable.dynamics.warmup"), "FINAL_STABILISATION", 300)
+    monkeypatch.setattr(entry, "FINAL_STABILISATION", 300)
 
 
 def quick(rnn, x, **settings):
@@ -129,7 +128,7 @@ def remember(rnn, seen):
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on(monkeypatch):
-    monkeypatch.setattr(reliable, "LOOSE_STEPS", 0)
+    monkeypatch.setattr(default, "LOOSE_STEPS", 0)
     ensemble = ms.Ensemble([remembering(), zero(remembering())])
     seen = []
 
@@ -147,9 +146,9 @@ def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on(monk
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_multistable(monkeypatch):
-    monkeypatch.setattr(reliable, "LOOSE_STEPS", 30)
+    monkeypatch.setattr(default, "LOOSE_STEPS", 30)
     for limit, steps in ((math.inf, CHECK_EVERY), (0.0, 30)):
-        monkeypatch.setattr(reliable, "FIRM_LOSS", limit)
+        monkeypatch.setattr(default, "FIRM_LOSS", limit)
         rnn, seen = remembering(), []
         look = remember(rnn, seen)
         history = quick(rnn, pushes(), steps=50, lr=1e-6, max_stabilisation=5, batch_size=64, on_step=look)
@@ -161,8 +160,8 @@ def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_m
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_that_loses_its_attractors_on_the_way_ends_with_those_it_had(monkeypatch):
-    monkeypatch.setattr(reliable, "FIRM_LOSS", 0.0)
-    monkeypatch.setattr(reliable, "LOOSE_STEPS", PATIENCE + 30)
+    monkeypatch.setattr(default, "FIRM_LOSS", 0.0)
+    monkeypatch.setattr(default, "LOOSE_STEPS", PATIENCE + 30)
     rnn, seen = remembering(), []
     kept = remember(rnn, seen)
 
@@ -194,8 +193,8 @@ def test_each_member_ends_with_its_last_weights_to_pass_or_the_nearest(monkeypat
         return verification.Verdict(passed, torch.full((4,), step / 100, dtype=torch.double), score.double())
 
     monkeypatch.setattr(verification.Verification, "judge", judged)
-    monkeypatch.setattr(reliable, "LOOSE_STEPS", 30)
-    monkeypatch.setattr(reliable, "FIRM_LOSS", 0.0)
+    monkeypatch.setattr(default, "LOOSE_STEPS", 30)
+    monkeypatch.setattr(default, "FIRM_LOSS", 0.0)
     rnn, seen = ms.Ensemble([remembering() for _ in range(4)]), []
     settings = {"steps": 60, "lr": 1e-4, "max_stabilisation": 5, "batch_size": 64, "on_step": remember(rnn, seen)}
     history = quick(rnn, pushes(), generator=[generator(i) for i in range(4)], **settings)
@@ -223,9 +222,9 @@ def test_a_network_that_stays_collapsed_starts_again_and_warns():
 
 @pytest.mark.usefixtures("short_verification")
 def test_losses_from_before_a_restart_do_not_make_a_network_firm(monkeypatch):
-    monkeypatch.setattr(reliable, "PATIENCE", 5)
-    monkeypatch.setattr(reliable, "FIRST_PERIOD", 8.0)
-    monkeypatch.setattr(reliable, "FIRM_LOSS", 1e9)
+    monkeypatch.setattr(default, "PATIENCE", 5)
+    monkeypatch.setattr(default, "FIRST_PERIOD", 8.0)
+    monkeypatch.setattr(default, "FIRM_LOSS", 1e9)
     rnn = remembering()
 
     def spoil(step):
@@ -265,7 +264,7 @@ def test_a_network_that_never_passes_has_the_weights_that_came_nearest(target, m
 
     monkeypatch.setattr(verification.Verification, method, judged)
     for every in ("CHECK_EVERY", "CHECK_STORED"):
-        monkeypatch.setattr(f"multistable.dynamics.reliable.{every}", 2)
+        monkeypatch.setattr(f"multistable.dynamics.warmup.default.{every}", 2)
     history = quick(rnn, pushes(), steps=6, target=target)
     assert len(seen) == 3
     assert not history.verified

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.storing import (
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.warmup.wanted_vaa import (
     ASTRAY,
     AXES,
     CORNER,
@@ -17,7 +18,6 @@ from multistable.dynamics.storing import (
     levels_for,
     places,
 )
-from multistable.dynamics.system import studying
 
 
 def generator(seed=0):

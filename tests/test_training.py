@@ -1,6 +1,5 @@
 """Training: one run is what it is, alone or together with others; and warmup is what makes it learn."""
 
-import sys
 import warnings
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 
 import multistable as ms
+from multistable.dynamics.warmup import entry
 from multistable.tasks import TASKS, CopyFirstInput, Denoising
 from multistable.training import Model, RunFolder, load, train
 from multistable.training.course import Course
@@ -24,7 +24,7 @@ TIMES = ("seconds", "step_seconds")
 @pytest.fixture
 def short_final_check(monkeypatch):
     """Warmups that end with a measure of few steps: what they find is not the question."""
-    monkeypatch.setattr(sys.modules["multistable.dynamics.warmup"], "FINAL_STABILISATION", 50)
+    monkeypatch.setattr(entry, "FINAL_STABILISATION", 50)
 
 
 # Which runs go together

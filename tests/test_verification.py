@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from multistable.dynamics import verification
+from multistable.dynamics.warmup import verification
 
 
 def verifying(target):

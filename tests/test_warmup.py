@@ -1,6 +1,5 @@
 """Algorithm 3: its steps written out, what it changes, and how it fails."""
 
-import importlib
 import math
 import warnings
 
@@ -9,7 +8,8 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.draws import Draws
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.warmup import entry
 from networks import FEATURES, KINDS, WithReadout, in_layout, make, remembering, state_after
 
 
@@ -20,7 +20,7 @@ def generator(seed=0):
 @pytest.fixture
 def short_final_measure(monkeypatch):
     """The final measure is not what these tests are about."""
-    monkeypatch.setattr(importlib.import_module("multistable.dynamics.warmup"), "FINAL_STABILISATION", 100)
+    monkeypatch.setattr(entry, "FINAL_STABILISATION", 100)
 
 
 def quick(rnn, x, **settings):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from multistable.dynamics.history import RECENT_STEPS
+from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.claims.auxiliary import LOW

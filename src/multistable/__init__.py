@@ -1,24 +1,20 @@
 """Measure how many attractors a recurrent network can reach, and create them before training."""
 
 from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM, Hidden, HiddenAndMemory
-from multistable.dynamics import (
+from multistable.dynamics.measure import (
     Attractors,
     DivergedError,
     Lyapunov,
     Measure,
-    WarmupDivergedError,
-    WarmupHistory,
-    WarmupStep,
-    WarmupWarning,
     attractors,
-    backends,
     lyapunov,
     measure,
     reachable_states,
     vaa,
     vaa_star,
-    warmup,
 )
+from multistable.dynamics.system import backends
+from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
 from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
 from multistable.scan import engine
 

@@ -1,5 +1,6 @@
 """Checks of arguments that all parts of the library share."""
 
+import math
 import operator
 from numbers import Integral, Real
 from typing import Any
@@ -28,6 +29,18 @@ def share(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
     return float(value)
+
+
+def check_positive_number(name: str, value: Any) -> None:
+    """The argument ``name`` is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a positive number, got {shown(value)}")
+
+
+def check_callable(name: str, value: Any, accepted: str) -> None:
+    """The argument ``name`` can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be {accepted}, got {shown(value)}")
 
 
 def plain(value: Any) -> Any:

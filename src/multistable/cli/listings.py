@@ -18,7 +18,7 @@ from multistable.cli.console import console, table
 from multistable.cli.results import number, results
 from multistable.cli.train import TASK, train
 from multistable.cli.wide import WideTable
-from multistable.dynamics.history import RECENT_STEPS
+from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.paper import experiments
 from multistable.extras import how_to_install
 from multistable.rl.config import PROCESSES

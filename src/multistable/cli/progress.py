@@ -16,7 +16,7 @@ from rich.table import Table
 
 from multistable.cli.console import console, table
 from multistable.cli.results import mean
-from multistable.dynamics import WarmupStep
+from multistable.dynamics.warmup import WarmupStep
 from multistable.training import Callback, Config, RunConfig
 
 Configs = Sequence[Config]

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.contexts import ieee_float32
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import flat, studying
-from multistable.dynamics.vaa import vaa
+from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.variability import vaa
+from multistable.dynamics.system.contexts import ieee_float32
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import flat, studying
 
 TOLD = 90
 """At about how many times the states are told."""

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.arguments import count, plain, positive_integer, share
-from multistable.dynamics import WarmupHistory, warmup
-from multistable.dynamics.checks import check_positive_number
+from multistable.arguments import check_positive_number, count, plain, positive_integer, share
+from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.networks import RNN, Ensemble
 from multistable.rl.network import QNetwork, Stage, stages_of
 from multistable.rl.play import Chance, Player

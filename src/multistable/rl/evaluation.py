@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from multistable.arguments import count, positive_integer
-from multistable.dynamics import DivergedError, measure
+from multistable.dynamics.measure import DivergedError, measure
 from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
 from multistable.rl.play import Chance, Player

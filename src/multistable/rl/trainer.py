@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning
+from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning
 from multistable.rl.config import AgentConfig
 from multistable.rl.drqn import DRQN
 from multistable.rl.evaluation import Evaluation, Evaluator

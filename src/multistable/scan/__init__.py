@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan.engine import Choice, advance, choose, engine, settle
+from multistable.scan.choice import Choice, advance, choose, engine, settle
 
 __all__ = ["Choice", "choose", "engine", "scan"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from multistable.dynamics import WarmupStep
+from multistable.dynamics.warmup import WarmupStep
 
 Configs = Sequence[Any]
 """Configurations of one kind, for instance ``RunConfig``."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from multistable.arguments import count, positive_integer, truth_value
-from multistable.dynamics.checks import check_positive_number
+from multistable.arguments import check_positive_number, count, positive_integer, truth_value
 from multistable.tasks import (
     CopyFirstInput,
     Denoising,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from multistable.dynamics import WarmupHistory
+from multistable.dynamics.warmup import WarmupHistory
 
 
 class Course:

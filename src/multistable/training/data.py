@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.sequences import SequenceSet
+from multistable.dynamics.system.sequences import SequenceSet
 from multistable.tasks import Data
 from multistable.tasks.base import Split
 from multistable.training.config import RunConfig

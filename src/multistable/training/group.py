@@ -10,15 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics import (
-    DivergedError,
-    WarmupDivergedError,
-    WarmupStep,
-    WarmupWarning,
-    attractors,
-    measure,
-    warmup,
-)
+from multistable.dynamics.measure import DivergedError, attractors, measure
+from multistable.dynamics.warmup import WarmupDivergedError, WarmupStep, WarmupWarning, warmup
 from multistable.networks import RNN, Ensemble
 from multistable.scan.graphs import Graphed
 from multistable.training.adam import Adam

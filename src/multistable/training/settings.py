@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from multistable.arguments import count, plain, positive_integer
+from multistable.arguments import check_positive_number, count, plain, positive_integer
 from multistable.cells import CELLS
-from multistable.dynamics.checks import check_positive_number, check_target, check_wanted
-from multistable.dynamics.contexts import ieee_float32, tf32
-from multistable.dynamics.warmup import AS_MANY_AS_POSSIBLE, DEFAULT_STEPS, FINAL_BATCH_SIZE
+from multistable.dynamics.system.contexts import ieee_float32, tf32
+from multistable.dynamics.warmup.entry import AS_MANY_AS_POSSIBLE, DEFAULT_STEPS, FINAL_BATCH_SIZE
+from multistable.dynamics.warmup.targets import check_target, check_wanted
 from multistable.networks.rnn import RNN, check_options
 from multistable.tasks import settings_of
 

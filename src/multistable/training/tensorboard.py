@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from multistable.dynamics import WarmupStep
+from multistable.dynamics.warmup import WarmupStep
 from multistable.extras import missing
 from multistable.training.callbacks import Callback
 from multistable.training.settings import Config

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import torch
 
-from multistable.dynamics import WarmupStep
+from multistable.dynamics.warmup import WarmupStep
 from multistable.experiments.engines.base import Group, noting, train_group
 from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.history import WarmupHistory, WarmupStep
-from multistable.dynamics.measure import DivergedError
-from multistable.dynamics.progress import Line
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import States, System
+from multistable.dynamics.measure.algorithm_1 import DivergedError
+from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.system import States, System
+from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
+from multistable.dynamics.warmup.progress import Line
 
 
 class WarmupDivergedError(DivergedError):

@@ -1,9 +1,11 @@
 """Variability amongst attractors: the share of different states in a set, and its differentiable proxy."""
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from multistable.dynamics.checks import check_positive_number, check_states
+import torch
+from torch import Tensor, nn
+
+from multistable.arguments import check_positive_number
 
 
 def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
@@ -18,7 +20,7 @@ def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
     Returns:
         ``(...)`` in float64, each in [1/n, 1].
     """
-    check_states(states)
+    _check_states(states)
     check_positive_number("eps", eps)
     # Distances in float64, so that cancellation does not decide. The margin is for the rounding of the states
     # themselves: those that are eps apart but for it are the same.
@@ -39,7 +41,7 @@ def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
     Returns:
         ``(...)``, each in [1/n, 1].
     """
-    check_states(states)
+    _check_states(states)
     check_positive_number("eps", eps)
     value = proxy(states, eps)
     # Rounding may leave the interval by an ulp; the gradient is that of the formula.
@@ -65,3 +67,16 @@ def distances(states: Tensor) -> Tensor:
 
 def _at_least_single(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
+
+
+def _check_states(states: Any) -> None:
+    """``states`` is a finite tensor ``(..., n, d)``."""
+    if not isinstance(states, Tensor):
+        hint = "; ms.measure takes a network and its sequences" if isinstance(states, nn.Module) else ""
+        raise TypeError(f"states must be a tensor (..., n, d), got {type(states).__name__}{hint}")
+    if states.dim() < 2 or states.shape[-2] == 0:
+        raise ValueError(f"states must be (..., n, d) with n >= 1, got shape {tuple(states.shape)}")
+    if not states.is_floating_point():
+        raise TypeError(f"states must be of a floating-point type, got {states.dtype}")
+    if not torch.isfinite(states).all():
+        raise ValueError("states must be finite, got NaN or infinity")

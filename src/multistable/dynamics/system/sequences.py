@@ -17,6 +17,10 @@ ACCEPTED = (
 )
 
 
+class AtMost(int):
+    """A size that nobody asked for: where there are fewer sequences, all of them are as good."""
+
+
 @dataclass(frozen=True)
 class SequenceSet:
     """Sequences padded to one length.
@@ -76,6 +80,12 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
     if not torch.isfinite(joined.padded).all():
         raise ValueError("sequences must be finite, got NaN or infinity")
     return joined
+
+
+def check_batch_size(batch_size: int, available: int) -> None:
+    """A batch can be drawn without replacement."""
+    if batch_size > available and not isinstance(batch_size, AtMost):
+        raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
 
 
 def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[SequenceSet]:

@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integers
-from multistable.dynamics.checks import AtMost, check_positive_number
-from multistable.dynamics.contexts import measured_float32
-from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.stabilisation import Stabilised, stabilise
-from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import System, map_states, studying
-from multistable.dynamics.vaa import vaa
+from multistable.arguments import check_positive_number, positive_integers
+from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
+from multistable.dynamics.measure.variability import vaa
+from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.dynamics.system.system import System, map_states, studying
 
 BATCH_SIZE = AtMost(32)
 """The states of a batch, where it is not said."""

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.system import States, System, flat, studying
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.system import States, System, flat, studying
 
 
 def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = None) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from multistable.dynamics.history import WarmupHistory, WarmupStep
+from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 
 PAUSE = 10.0
 """Seconds from one step that is told to the next where a line cannot be written over: in a notebook, or in a log."""

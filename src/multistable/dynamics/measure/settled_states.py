@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integers
-from multistable.dynamics.checks import check_positive_number
-from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.measure import BATCH_SIZE, measuring, settle
-from multistable.dynamics.system import WINDOW, States, System, at_time, flat
+from multistable.arguments import check_positive_number, positive_integers
+from multistable.dynamics.measure.algorithm_1 import BATCH_SIZE, measuring, settle
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
 
 
 @dataclass(frozen=True)

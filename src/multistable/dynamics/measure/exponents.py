@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integers
-from multistable.dynamics.contexts import evaluating
-from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.measure import BATCH_SIZE, check_finite, measuring, settle
-from multistable.dynamics.system import States, System, flat, map_states, system_of
+from multistable.dynamics.measure.algorithm_1 import BATCH_SIZE, check_finite, measuring, settle
+from multistable.dynamics.system.contexts import evaluating
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.system import States, System, flat, map_states, system_of
 
 DISPLACEMENT = 1e-8
 """How far a companion is put from a state of norm 1: half-way between 1, where a step is no longer straight, and the

@@ -7,20 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integer, positive_integers, shown
-from multistable.dynamics.algorithm_3 import paper_warmup
-from multistable.dynamics.checks import AtMost, check_callable, check_positive_number, check_target, check_wanted
-from multistable.dynamics.contexts import measured_float32
-from multistable.dynamics.draws import Draws, Generators
-from multistable.dynamics.history import WarmupHistory, WarmupStep
-from multistable.dynamics.measure import DivergedError, estimate
-from multistable.dynamics.progress import showing
-from multistable.dynamics.reliable import reliable_warmup
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.storing import Storage, levels_for
-from multistable.dynamics.system import System, members_of, studying
-from multistable.dynamics.verification import Verification
-from multistable.dynamics.warming import Warming, WarmupDivergedError, restoring, warmable_parameters
+from multistable.arguments import check_callable, check_positive_number, positive_integer, positive_integers, shown
+from multistable.dynamics.measure.algorithm_1 import DivergedError, estimate
+from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.dynamics.system.system import System, members_of, studying
+from multistable.dynamics.warmup.default import reliable_warmup
+from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
+from multistable.dynamics.warmup.paper_algorithm_3 import paper_warmup
+from multistable.dynamics.warmup.progress import showing
+from multistable.dynamics.warmup.targets import check_target, check_wanted
+from multistable.dynamics.warmup.verification import Verification
+from multistable.dynamics.warmup.wanted_vaa import Storage, levels_for
+from multistable.dynamics.warmup.warming import Warming, WarmupDivergedError, restoring, warmable_parameters
 
 # The true measure after warmup. A network may be multistable under one constant input and not under another: as
 # many inputs as the paper's measure has, and enough states under each to tell few attractors from many.

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from multistable.cells.base import Cell
-from multistable.dynamics.checks import check_batch_size
-from multistable.dynamics.contexts import evaluating
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.modules import ModuleLayer, TorchLayer, example_of
-from multistable.dynamics.sequences import SequenceSet, sequence_set
+from multistable.dynamics.system.contexts import evaluating
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
+from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import CellLayer, Layer, LayerState, Single

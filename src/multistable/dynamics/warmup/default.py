@@ -13,12 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.history import WarmupCheck, WarmupStep
-from multistable.dynamics.storing import Outcome, Storage
-from multistable.dynamics.system import States, System, at_time, flat, map_states
-from multistable.dynamics.vaa import distances, proxy
-from multistable.dynamics.verification import WIDER, Verdict, Verification
-from multistable.dynamics.warming import Warming, check_finite, descend, gradients_of, interpolate, normalised
+from multistable.dynamics.measure.variability import distances, proxy
+from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.warmup.history import WarmupCheck, WarmupStep
+from multistable.dynamics.warmup.verification import WIDER, Verdict, Verification
+from multistable.dynamics.warmup.wanted_vaa import Outcome, Storage
+from multistable.dynamics.warmup.warming import Warming, check_finite, descend, gradients_of, interpolate, normalised
 
 # The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.stabilisation import stabilise
-from multistable.dynamics.states import random_hidden_states
-from multistable.dynamics.system import System, flat
-from multistable.dynamics.vaa import distances, vaa
+from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.stabilisation import stabilise
+from multistable.dynamics.measure.variability import distances, vaa
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.system import System, flat
 
 # A network may be multistable under one input and not under another, most often not under those far from zero, which
 # the measure meets seldom. Under warmup inputs are this much larger, so that what is reached holds with a margin.

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from multistable.dynamics.history import WarmupStep
-from multistable.dynamics.system import States, at_time, flat
-from multistable.dynamics.vaa import proxy
-from multistable.dynamics.warming import Warming, check_finite, descend, gradients_of
+from multistable.dynamics.measure.variability import proxy
+from multistable.dynamics.system.system import States, at_time, flat
+from multistable.dynamics.warmup.history import WarmupStep
+from multistable.dynamics.warmup.warming import Warming, check_finite, descend, gradients_of
 
 
 def paper_warmup(warming: Warming) -> None:

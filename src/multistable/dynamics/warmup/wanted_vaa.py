@@ -13,11 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.draws import Draws
-from multistable.dynamics.sequences import SequenceSet
-from multistable.dynamics.system import States, System, at_time, flat, map_states
-from multistable.dynamics.vaa import proxy
-from multistable.dynamics.verification import WIDER
+from multistable.dynamics.measure.variability import proxy
+from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.warmup.verification import WIDER
 from multistable.networks.layers import Layer, LayerState
 
 # Each unit is at one of two values at an attractor, this far from zero.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multistable.dynamics.system import States, System, flat
+from multistable.dynamics.system.system import States, System, flat
 
 # The steps between two looks at the states: at first few, so that the end comes soon, and once it has not come, more,
 # since looking takes time too. Multiples of 60, which has many divisors: a state on a short cycle is back after any.

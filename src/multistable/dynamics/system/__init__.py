@@ -1,0 +1,5 @@
+"""Any recurrent module and any data as states, layers and steps."""
+
+from multistable.dynamics.system.system import backends
+
+__all__ = ["backends"]
