@@ -13,7 +13,7 @@ test: lint
 # On a machine with a GPU, with the PyTorch that is there: PYTHON=python3 make test-gpu
 test-gpu:
 	PYTHONPATH=src $(PYTHON) -m pytest -p no:cacheprovider \
-		tests/test_fused.py tests/test_fused_adam.py tests/test_matrix_units.py tests/gpu
+		tests/scan/test_fused.py tests/scan/test_matrix_units.py tests/training/test_fused_adam.py tests/gpu
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

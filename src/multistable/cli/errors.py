@@ -47,7 +47,7 @@ def _told(error: BaseException) -> tuple[int, str] | None:
     """The exit code and the message of an error that a user can do something about."""
     import torch
 
-    from multistable.experiments.engines.cluster import ClusterError
+    from multistable.experiments.runners.cluster import ClusterError
     from multistable.tasks import MNISTError
     from multistable.training import BusyRunError, DamagedRunError
 

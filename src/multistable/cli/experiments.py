@@ -15,10 +15,10 @@ from multistable.cli.minutes import Limit
 from multistable.cli.progress import progress
 from multistable.cli.runs import left_to_train, unfinished
 from multistable.experiments.claims import FAILS, HOLDS, Finding
-from multistable.experiments.engines import Engine
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Plan, plan, reproduce
+from multistable.experiments.runners import Runner
 from multistable.experiments.scales import SCALES, Scale
 from multistable.training.settings import PRECISIONS
 
@@ -81,7 +81,7 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
 
 
 def run(
-    wanted: Sequence[Experiment], scale: Scale, out: Path, engine: Engine, together: int, minutes: float | None
+    wanted: Sequence[Experiment], scale: Scale, out: Path, runner: Runner, together: int, minutes: float | None
 ) -> list[str]:
     """Run what is left, and what follows from its results; say what could not run."""
     problems: list[str] = []
@@ -90,7 +90,7 @@ def run(
         while left.left and left != before:
             configs = [config for group in left.groups for config in group]
             with progress(unfinished(configs, out)) as shown:
-                problems = reproduce(left, out, engine=engine, callbacks=[shown, *limit.callbacks])
+                problems = reproduce(left, out, runner=runner, callbacks=[shown, *limit.callbacks])
             left, before = plan(wanted, scale, out, together), left
     problems = list(dict.fromkeys([*problems, *limit.problems]))
     for problem in problems:

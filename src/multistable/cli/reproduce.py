@@ -24,7 +24,7 @@ The paper's own sizes on a GPU, twenty minutes at a time.
 
 The same on a cluster, whose nodes share a file system.
 
-  [cyan]multistable reproduce double-copy --scale paper --engine ray --ray-address HOST:6379[/cyan]"""
+  [cyan]multistable reproduce double-copy --scale paper --runner ray --ray-address HOST:6379[/cyan]"""
 
 Names = Annotated[
     list[str],
@@ -61,7 +61,7 @@ def reproduce(
     ] = None,
     minutes: Minutes = None,
     together: Annotated[int, typer.Option(min=1, help="The most runs trained at once, as one ensemble.")] = 32,
-    engine: Annotated[
+    runner: Annotated[
         str, typer.Option(help="local: in this process. ray: on a Ray cluster, several groups at once.")
     ] = "local",
     ray_address: Annotated[
@@ -82,13 +82,13 @@ def reproduce(
         from multistable.cli import experiments
         from multistable.cli.conditions import check_conditions
         from multistable.cli.runs import chosen_device
-        from multistable.experiments.engines import make_engine
         from multistable.experiments.reproduce import plan
+        from multistable.experiments.runners import make_runner
 
         wanted, size = experiments.chosen(names), experiments.chosen_scale(scale, precision, where or ())
         # That of another machine is not known here, and a plan needs none.
         chosen_device(device, here=ray_address is None and not dry_run)
-        machine = make_engine(engine, device, ray_address)
+        machine = make_runner(runner, device, ray_address)
         check_conditions(wanted, size)
         todo = plan(wanted, size, out, together)
         if dry_run:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multistable.experiments.engines import Engine, Local
 from multistable.experiments.experiment import Experiment
+from multistable.experiments.runners import Local, Runner
 from multistable.experiments.scales import Scale
 from multistable.training import Callback, Config, RunFolder
 from multistable.training.trainer import groups
@@ -18,7 +18,7 @@ class OutOfTimeError(Exception):
 
     @property
     def problems(self) -> list[str]:
-        """Why groups could not run until then, as the engine notes it."""
+        """Why groups could not run until then, as the runner notes it."""
         return getattr(self, "__notes__", [])
 
 
@@ -68,7 +68,7 @@ def reproduce(
     todo: Plan,
     out: Path | str,
     *,
-    engine: Engine | None = None,
+    runner: Runner | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[str]:
     """Run what is left of a plan.
@@ -78,11 +78,11 @@ def reproduce(
     Args:
         todo: the plan.
         out: where each run has its folder.
-        engine: where the groups are trained, entered already; in this process when not given.
+        runner: where the groups are trained, entered already; in this process when not given.
         callbacks: told of what happens.
 
     Returns:
         Why groups could not run, a message for each.
     """
     left = [part for part, unfinished in zip(todo.groups, todo.unfinished, strict=True) if unfinished]
-    return (engine or Local()).run(left, Path(out), callbacks)
+    return (runner or Local()).run(left, Path(out), callbacks)

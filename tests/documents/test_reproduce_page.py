@@ -1,13 +1,13 @@
 """What docs/reproduce.md says of the experiments is so."""
 
 import re
-from pathlib import Path
 
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import plan
 from multistable.experiments.scales import SCALES
+from paths import ROOT
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text()
+PAGE = (ROOT / "docs" / "reproduce.md").read_text()
 
 
 def test_the_table_has_every_experiment_and_its_runs(tmp_path):

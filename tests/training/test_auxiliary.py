@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +20,7 @@ from multistable.training.config import paper_stretch
 from multistable.training.data import division, sets
 from multistable.training.seeds import generator
 from multistable.training.trainer import groups
+from paths import HELPERS
 from small_runs import small
 
 CPU = torch.device("cpu")
@@ -252,7 +252,7 @@ train([auxiliary(cell="lstm", seed=seed) for seed in (0, 1)], {out!r}, callbacks
 
 @pytest.mark.parametrize("at", [(2, 2), (4, 1)], ids=["in the pretraining", "in the training"])
 def test_a_killed_process_is_continued_with_the_same_numbers(at, tmp_path):
-    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"), at=at)
+    script = KILLED.format(tests=str(HELPERS), out=str(tmp_path / "killed"), at=at)
     killed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, env=os.environ
     )

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
 from multistable.experiments.experiment import Result
 from multistable.training import RunFolder
+from paths import ROOT
 from small_runs import RECORD, small
 
 RUNS = [small(seed=seed) for seed in range(4)]
@@ -20,7 +20,7 @@ RUNS = [small(seed=seed) for seed in range(4)]
 @pytest.fixture(scope="module")
 def pages():
     """The script ``docs/figures/results.py``."""
-    file = Path(__file__).parents[1] / "docs" / "figures" / "results.py"
+    file = ROOT / "docs" / "figures" / "results.py"
     spec = importlib.util.spec_from_file_location("results_pages", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

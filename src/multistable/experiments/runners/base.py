@@ -1,4 +1,4 @@
-"""What the engines have in common."""
+"""What the runners have in common."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ Group = Sequence[Config]
 """Runs that are trained as one ensemble."""
 
 
-class Engine(Protocol):
+class Runner(Protocol):
     """Trains groups of runs, each run in its own folder. It is entered before it runs anything."""
 
     @property

@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from multistable.experiments.engines.base import Group, NoData, noting, train_group
+from multistable.experiments.runners.base import Group, NoData, noting, train_group
 from multistable.tasks.permuted_mnist import PermutedMNIST
 from multistable.training import Callback
 from multistable.training.trainer import usual_device
@@ -29,7 +29,7 @@ class Local:
         return self._device.type
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
-        """Train groups, see :class:`Engine`."""
+        """Train groups, see :class:`Runner`."""
         problems: dict[str, None] = {}
         with noting(problems):
             for group in groups:

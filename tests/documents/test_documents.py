@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import multistable as ms
+from paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising
 from multistable.training import RunConfig
 from multistable.training.trainer import groups
+from paths import ROOT
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = ROOT / "docs" / "results"
 
 
 def some(count, task, cell, **settings):

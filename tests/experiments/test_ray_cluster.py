@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from multistable.experiments.engines import make_engine
-from multistable.experiments.engines.cluster import ATTEMPTS, ClusterError, HeldBack
+from multistable.experiments.runners import make_runner
+from multistable.experiments.runners.cluster import ATTEMPTS, ClusterError, HeldBack
 
 ray = pytest.importorskip("ray")
 
@@ -42,8 +42,8 @@ def ctrl_c():
 
 def test_a_cluster_that_does_not_come_up_is_started_again(monkeypatch, ended):
     monkeypatch.setattr(ray, "init", Init(Exception("The current node timed out during startup"), nothing))
-    with make_engine("ray", "cpu") as engine:
-        assert engine.device == "cpu"
+    with make_runner("ray", "cpu") as runner:
+        assert runner.device == "cpu"
         assert ended == ["ended"]
     assert ended == ["ended"] * 2
 
@@ -51,7 +51,7 @@ def test_a_cluster_that_does_not_come_up_is_started_again(monkeypatch, ended):
 def test_one_that_never_comes_up_is_given_up(monkeypatch, ended):
     monkeypatch.setattr(ray, "init", Init(*[Exception("timed out")] * ATTEMPTS))
     expected = f"Ray could not start a cluster on this machine in {ATTEMPTS} attempts: timed out"
-    with pytest.raises(ClusterError, match=expected), make_engine("ray", "cpu"):
+    with pytest.raises(ClusterError, match=expected), make_runner("ray", "cpu"):
         pass
     assert ended == ["ended"] * ATTEMPTS
 
@@ -59,13 +59,13 @@ def test_one_that_never_comes_up_is_given_up(monkeypatch, ended):
 def test_a_cluster_of_others_is_asked_once(monkeypatch, ended):
     monkeypatch.setattr(ray, "init", Init(ConnectionError("nobody answers")))
     expected = "Ray could not connect to 127.0.0.1:1: nobody answers"
-    with pytest.raises(ClusterError, match=expected), make_engine("ray", "cpu", "127.0.0.1:1"):
+    with pytest.raises(ClusterError, match=expected), make_runner("ray", "cpu", "127.0.0.1:1"):
         pass
 
 
 def test_a_connection_of_the_user_is_left_alone(monkeypatch, ended):
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    with pytest.raises(ClusterError, match="connected to a Ray cluster already"), make_engine("ray", "cpu"):
+    with pytest.raises(ClusterError, match="connected to a Ray cluster already"), make_runner("ray", "cpu"):
         pass
     assert ended == []
 
@@ -73,7 +73,7 @@ def test_a_connection_of_the_user_is_left_alone(monkeypatch, ended):
 def test_an_interruption_waits_until_the_cluster_has_come_up_and_ends_it(monkeypatch, ended):
     came = []
     monkeypatch.setattr(ray, "init", Init(lambda: (ctrl_c(), came.append("up"))))
-    with pytest.raises(KeyboardInterrupt), make_engine("ray", "cpu"):
+    with pytest.raises(KeyboardInterrupt), make_runner("ray", "cpu"):
         pytest.fail("it has been entered")
     assert (came, ended) == (["up"], ["ended"])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -82,7 +82,7 @@ def test_an_interruption_waits_until_the_cluster_has_come_up_and_ends_it(monkeyp
 def test_an_interruption_while_the_cluster_ends_waits_until_it_has(monkeypatch, ended):
     monkeypatch.setattr(ray, "init", Init(nothing))
     monkeypatch.setattr(ray, "shutdown", lambda: (ctrl_c(), ended.append("ended")))
-    with pytest.raises(KeyboardInterrupt), make_engine("ray", "cpu"):
+    with pytest.raises(KeyboardInterrupt), make_runner("ray", "cpu"):
         pass
     assert ended == ["ended"]
 
@@ -93,7 +93,7 @@ def test_sigterm_in_the_handler_of_ray_is_an_interruption(monkeypatch, ended):
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(ray, "init", Init(terminated))
-    with pytest.raises(KeyboardInterrupt), make_engine("ray", "cpu"):
+    with pytest.raises(KeyboardInterrupt), make_runner("ray", "cpu"):
         pass
     assert ended == ["ended"]
     assert signal.getsignal(signal.SIGTERM) is before

@@ -2,7 +2,6 @@
 
 import gzip
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,11 @@ from hypothesis import strategies as st
 
 from multistable.tasks import PermutedLineSequentialMNIST, PermutedSequentialMNIST, mnist
 from multistable.tasks.permuted_mnist import permutation
+from paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("nothing_from_outside")
 
-REAL = Path(__file__).parents[2] / "shared" / "mnist"
+REAL = ROOT.parent / "shared" / "mnist"
 
 
 def legacy_permutation():

@@ -2,14 +2,12 @@
 
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 
 from multistable.cells import CELLS
 from multistable.tasks import TASKS
-
-ROOT = Path(__file__).parents[1]
+from paths import ROOT
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from typing import Any, Self
 import torch
 
 from multistable.dynamics.warmup import WarmupStep
-from multistable.experiments.engines.base import Group, noting, train_group
-from multistable.experiments.engines.cluster import HeldBack, connected
 from multistable.experiments.estimate import gpu_share
+from multistable.experiments.runners.base import Group, noting, train_group
+from multistable.experiments.runners.cluster import HeldBack, connected
 from multistable.extras import missing
 from multistable.memory import keep_freed_memory
 from multistable.tasks.mnist import VARIABLE
@@ -52,7 +52,7 @@ class Ray:
 
     def __init__(self, device: str | None = None, address: str | None = None) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise missing("--engine ray", "ray")
+            raise missing("--runner ray", "ray")
         self._given = None if device is None else torch.device(device).type
         self._address = address
         self.device = self._given or usual_device().type
@@ -76,7 +76,7 @@ class Ray:
         self._end.__exit__(kind, error, where)
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
-        """Train groups, see :class:`Engine`; the callbacks are called in this process."""
+        """Train groups, see :class:`Runner`; the callbacks are called in this process."""
         mailbox = self._mailbox()
         tasks = {self._task(index, group, out, mailbox): index for index, group in enumerate(groups)}
         try:

@@ -10,14 +10,15 @@ from typer.testing import CliRunner
 
 from interruption import interrupted
 from multistable.cli import app
-from multistable.experiments.engines import make_engine
 from multistable.experiments.experiment import Experiment, finished
 from multistable.experiments.paper import experiments
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
+from multistable.experiments.runners import make_runner
 from multistable.experiments.scales import SMOKE, Scale
 from multistable.extras import how_to_install
 from multistable.tasks import PermutedSequentialMNIST
 from multistable.training import Callback, RunFolder
+from paths import HELPERS
 from small_runs import small
 
 TWO_SEEDS = Scale("as it is", "nothing is changed", seeds=2)
@@ -124,12 +125,12 @@ def test_a_lost_node_changes_no_digit(cluster, tmp_path):
     nodes, second = cluster
     wanted = experiment(epochs=EPOCHS, vaa_every=0)
     configs = wanted.at(TWO_SEEDS)
-    subprocess.run([sys.executable, "-c", WITHOUT_RAY, Path(__file__).parent, tmp_path / "here"], check=True)
+    subprocess.run([sys.executable, "-c", WITHOUT_RAY, HELPERS, tmp_path / "here"], check=True)
 
     out = tmp_path / "ray"
     watching = LosesANode(nodes, second, out)
-    with make_engine("ray", "cpu", nodes.address) as engine:
-        assert reproduce(plan([wanted], TWO_SEEDS, out), out, engine=engine, callbacks=[watching]) == []
+    with make_runner("ray", "cpu", nodes.address) as runner:
+        assert reproduce(plan([wanted], TWO_SEEDS, out), out, runner=runner, callbacks=[watching]) == []
 
     first, again = watching.starts.pop(watching.lost)
     assert first == 0
@@ -143,9 +144,9 @@ def test_the_minutes_given_end_every_group_at_the_end_of_its_epoch(cluster, tmp_
     wanted = experiment(epochs=ENDLESS, vaa_every=0)
     todo = plan([wanted], TWO_SEEDS, tmp_path)
     clock = iter([0.0, 61.0]).__next__
-    with make_engine("ray", "cpu", cluster[0].address) as engine:
+    with make_runner("ray", "cpu", cluster[0].address) as runner:
         with pytest.raises(OutOfTimeError):
-            reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, clock)])
+            reproduce(todo, tmp_path, runner=runner, callbacks=[Deadline(1, clock)])
         assert all(free(config, tmp_path) for group in todo.groups for config in group)
     assert plan([wanted], TWO_SEEDS, tmp_path).left == 8
     reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
@@ -166,9 +167,9 @@ class CtrlC(Callback):
 def test_an_interruption_ends_every_group_at_once(cluster, tmp_path):
     wanted = experiment(epochs=ENDLESS, vaa_every=0)
     todo = plan([wanted], TWO_SEEDS, tmp_path)
-    with make_engine("ray", "cpu", cluster[0].address) as engine:
+    with make_runner("ray", "cpu", cluster[0].address) as runner:
         with pytest.raises(KeyboardInterrupt):
-            reproduce(todo, tmp_path, engine=engine, callbacks=[CtrlC()])
+            reproduce(todo, tmp_path, runner=runner, callbacks=[CtrlC()])
         assert all(free(config, tmp_path) for group in todo.groups for config in group)
     assert plan([wanted], TWO_SEEDS, tmp_path).left == 8
     reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
@@ -185,8 +186,8 @@ def test_what_cannot_run_does_not_stop_the_others(cluster, tmp_path, monkeypatch
     monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
     runs = (small(task=PermutedSequentialMNIST()), small())
     wanted = Experiment("images", 1, (), "With and without images", runs, (), ())
-    with make_engine("ray", "cpu", cluster[0].address) as engine:
-        problems = reproduce(plan([wanted], TWO_SEEDS, tmp_path), tmp_path, engine=engine)
+    with make_runner("ray", "cpu", cluster[0].address) as runner:
+        problems = reproduce(plan([wanted], TWO_SEEDS, tmp_path), tmp_path, runner=runner)
     assert len(problems) == 1
     assert "nowhere" in problems[0]
     assert len(finished(wanted.at(TWO_SEEDS), tmp_path)) == 2
@@ -197,11 +198,11 @@ def test_what_could_not_run_is_known_when_the_minutes_are_over(cluster, tmp_path
     runs = (small(task=PermutedSequentialMNIST()), small(epochs=ENDLESS, vaa_every=0))
     todo = plan([Experiment("images", 1, (), "With and without images", runs, (), ())], TWO_SEEDS, tmp_path)
     ended = []
-    with make_engine("ray", "cpu", cluster[0].address) as engine:
-        result = engine._result
-        monkeypatch.setattr(engine, "_result", lambda *task: ended.append(result(*task)) or ended[-1])
+    with make_runner("ray", "cpu", cluster[0].address) as runner:
+        result = runner._result
+        monkeypatch.setattr(runner, "_result", lambda *task: ended.append(result(*task)) or ended[-1])
         with pytest.raises(OutOfTimeError) as over:
-            reproduce(todo, tmp_path, engine=engine, callbacks=[Deadline(1, lambda: 61.0 * len(ended))])
+            reproduce(todo, tmp_path, runner=runner, callbacks=[Deadline(1, lambda: 61.0 * len(ended))])
     assert len(over.value.problems) == 1
     assert "nowhere" in over.value.problems[0]
 
@@ -209,28 +210,28 @@ def test_what_could_not_run_is_known_when_the_minutes_are_over(cluster, tmp_path
 def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
     with (
         pytest.raises(ValueError, match="the Ray cluster has no GPU, got 'cuda'"),
-        make_engine("ray", "cuda", cluster[0].address),
+        make_runner("ray", "cuda", cluster[0].address),
     ):
         pass
 
 
 def test_without_ray_the_command_says_which_extra_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = CliRunner().invoke(app, ["reproduce", "copy", "--engine", "ray", "--dry-run"])
+    result = CliRunner().invoke(app, ["reproduce", "copy", "--runner", "ray", "--dry-run"])
     assert result.exit_code == 1
-    assert f"--engine ray needs the package ray: {how_to_install('ray')}" in result.stderr
+    assert f"--runner ray needs the package ray: {how_to_install('ray')}" in result.stderr
 
 
-def test_engines_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="--engine must be one of local, ray, got 'slurm'"):
-        make_engine("slurm")
-    with pytest.raises(ValueError, match="--ray-address is for --engine ray alone"):
-        make_engine("local", address="127.0.0.1:6379")
+def test_runners_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="--runner must be one of local, ray, got 'slurm'"):
+        make_runner("slurm")
+    with pytest.raises(ValueError, match="--ray-address is for --runner ray alone"):
+        make_runner("local", address="127.0.0.1:6379")
 
 
 def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path):
     pytest.importorskip("ray")
-    command = ["reproduce", "copy-curves", "--scale", "smoke", "--device", "cpu", "--engine", "ray", "--out", tmp_path]
+    command = ["reproduce", "copy-curves", "--scale", "smoke", "--device", "cpu", "--runner", "ray", "--out", tmp_path]
     code, errors = interrupted(*command, at="epoch 0/2")
     assert code == 130, errors
     # Ray may complain of workers that were still loading libraries, and so ended with the cluster.

@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from multistable.cli import app
-from multistable.experiments.engines import Local
-from multistable.experiments.engines.base import NoData
+from multistable.experiments.runners import Local
+from multistable.experiments.runners.base import NoData
 from multistable.tasks import CopyFirstInput, MNISTError, PermutedSequentialMNIST
 from small_runs import small
 
@@ -49,10 +49,10 @@ def test_only_groups_with_the_same_data_are_left_out(monkeypatch, tmp_path):
         begun.append(group[0].seed)
         return answers.get(group[0].seed)
 
-    monkeypatch.setattr("multistable.experiments.engines.local.train_group", train_group)
-    engine = Local("cpu")
+    monkeypatch.setattr("multistable.experiments.runners.local.train_group", train_group)
+    runner = Local("cpu")
     groups = [[config] for config in configs]
-    assert engine.run(groups, tmp_path, []) == list(answers.values())
+    assert runner.run(groups, tmp_path, []) == list(answers.values())
     assert begun == [0, 1, 2, 4, 5]
-    assert engine.run(groups[3:4], tmp_path, []) == ["nothing in nowhere"]
+    assert runner.run(groups[3:4], tmp_path, []) == ["nothing in nowhere"]
     assert begun == [0, 1, 2, 4, 5]

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 
 from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, load, train
 from multistable.training.store import Checkpoint, write_atomically
+from paths import HELPERS
 from small_runs import small
 
 
@@ -102,7 +102,7 @@ train([small(version=version) for version in ("classic", "warmup")], {out!r}, ca
 
 
 def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
-    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"))
+    script = KILLED.format(tests=str(HELPERS), out=str(tmp_path / "killed"))
     killed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, 
 from multistable.rl.trainer import AgentGroup
 from multistable.training import Callback, Model, RunFolder, load, train
 from multistable.training.trainer import groups
+from paths import HELPERS
 from small_agents import StopAt, StopError, small_agent
 from small_runs import small
 
@@ -319,7 +319,7 @@ train([small_agent(version=version) for version in ("classic", "warmup")], {out!
 
 
 def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
-    script = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "killed"))
+    script = KILLED.format(tests=str(HELPERS), out=str(tmp_path / "killed"))
     killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     configs = [small_agent(version=version) for version in ("classic", "warmup")]
@@ -346,7 +346,7 @@ def test_gymnasium_is_not_needed(tmp_path):
     program = f"""
 import sys
 sys.modules["gymnasium"] = None
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(HELPERS)!r})
 from interruption import interrupted
 from small_agents import small_agent
 from multistable.training import train

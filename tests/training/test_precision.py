@@ -4,7 +4,6 @@ import json
 import runpy
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from multistable.dynamics.warmup import verification
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, RunConfig, train
+from paths import ROOT
 
 
 class Watching(Callback):
@@ -97,7 +97,7 @@ def test_measures_are_in_almost_float32(outer, monkeypatch):
 
 def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
     """There, precisions make no difference."""
-    file = Path(__file__).parents[1] / "benchmarks" / "measure.py"
+    file = ROOT / "benchmarks" / "measure.py"
     monkeypatch.setattr(sys, "argv", [str(file), "--device", "cpu", "--output", str(tmp_path / "measure")])
     runpy.run_path(str(file), run_name="__main__")
     record = json.loads((tmp_path / "measure.json").read_text())
@@ -108,7 +108,7 @@ def test_the_benchmark_of_measures_runs_on_a_cpu(monkeypatch, tmp_path):
 
 
 def test_the_benchmark_of_an_epoch_runs_on_a_cpu(monkeypatch, tmp_path):
-    file = Path(__file__).parents[1] / "benchmarks" / "epoch.py"
+    file = ROOT / "benchmarks" / "epoch.py"
     sizes = ["--hidden", "4", "--T", "12", "--networks", "2", "--training-sequences", "40", "--cells", "gru", "brc"]
     monkeypatch.setattr(sys, "argv", [str(file), "--device", "cpu", *sizes, "--output", str(tmp_path / "epoch")])
     runpy.run_path(str(file), run_name="__main__")

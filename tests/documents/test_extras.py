@@ -4,17 +4,17 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from multistable.cli import app
 from multistable.extras import EXTRAS, how_to_install
+from paths import ROOT
 
 
 def test_every_package_is_in_the_extra_that_is_named():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {
         extra: {re.match(r"[\w-]+", package)[0] for package in packages}
         for extra, packages in project["optional-dependencies"].items()

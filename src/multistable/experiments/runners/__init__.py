@@ -1,0 +1,28 @@
+"""Where groups of runs are trained: in this process, or on a Ray cluster."""
+
+from multistable.experiments.runners.base import Runner
+from multistable.experiments.runners.local import Local
+
+__all__ = ["RUNNERS", "Local", "Runner", "make_runner"]
+
+RUNNERS = ("local", "ray")
+
+
+def make_runner(name: str, device: str | None = None, address: str | None = None) -> Runner:
+    """A runner by name.
+
+    Args:
+        name: one of ``RUNNERS``.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a GPU if there is one when not given.
+        address: of a Ray cluster; one is started on this machine when not given.
+    """
+    if name not in RUNNERS:
+        raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name!r}")
+    if name == "local":
+        if address is not None:
+            raise ValueError(f"--ray-address is for --runner ray alone, got {address!r} with --runner local")
+        return Local(device)
+    # Late: an extra, and slow to import.
+    from multistable.experiments.runners.ray import Ray
+
+    return Ray(device, address)
