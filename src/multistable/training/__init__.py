@@ -2,10 +2,10 @@
 
 from multistable.training.callbacks import Callback
 from multistable.training.config import VERSIONS, RunConfig, Version
-from multistable.training.load import load
 from multistable.training.model import Model, Readout
 from multistable.training.settings import Config
 from multistable.training.store import BusyRunError, DamagedRunError, RunFolder
+from multistable.training.trained import load
 from multistable.training.trainer import train
 
 __all__ = [
