@@ -37,11 +37,19 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     input_weight: Tensor
     bias: Tensor
+    recurrent_bias: Tensor | None
+    """The second bias vector that ``torch.nn`` has, of the product with the state; ``None`` where there is one bias."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         self.input_size = positive_integer("input_size", input_size)
         self.hidden_size = positive_integer("hidden_size", hidden_size)
+        self.recurrent_bias = None
+
+    @property
+    def input_bias(self) -> Tensor:
+        """The bias that :meth:`project` adds: the sum of both biases where there are two."""
+        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
 
     def project(self, u: Tensor) -> Tensor:
         """The part of the pre-activations that the input alone decides, W_u u_t + b for all gates side by side.
@@ -49,7 +57,7 @@ class Cell(nn.Module, ABC, Generic[S]):
         Computed for all time steps at once, before the time loop: ``(..., n, input_size)`` to
         ``(..., n, any)``. Override it where a cell treats its input in another way.
         """
-        weight, bias = self.input_weight, self.bias.unsqueeze(-2)
+        weight, bias = self.input_weight, self.input_bias.unsqueeze(-2)
         if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
             raise TypeError(f"the input must be in {weight.dtype}, as the weights are, got {u.dtype}")
         if weight.dim() == 2 or u.shape[1:-2] != weight.shape[:-2]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, sigmoid, tanh
 
 from multistable.cells import initial
@@ -11,8 +12,8 @@ from multistable.cells.base import Cell, Hidden
 class GRU(Cell[Hidden]):
     """GRU; columns of the weights in the order z, r, h.
 
-    ``recurrent_bias=True`` adds the bias that ``torch.nn.GRU`` has and the paper has not,
-    r * (W_hh h + recurrent_bias), so that its weights can be converted.
+    ``recurrent_bias=True`` adds the second bias vector that ``torch.nn.GRU`` has and the paper has not, one entry for
+    each gate: those of z and r are added to the first bias, that of the candidate stands inside, r * (W_hh h + b_hh).
     """
 
     State = Hidden
@@ -22,13 +23,26 @@ class GRU(Cell[Hidden]):
         self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
         self.recurrent_weight = initial.orthogonal(hidden_size, gates=3, **factory)
         self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)
-        self.recurrent_bias = initial.constant(hidden_size, value=0.0, **factory) if recurrent_bias else None
+        self.recurrent_bias = initial.constant(3 * hidden_size, value=0.0, **factory) if recurrent_bias else None
+
+    @property
+    def input_bias(self) -> Tensor:
+        """The bias of the input: that of z and r is the sum of both, that of the candidate the first alone."""
+        if self.recurrent_bias is None:
+            return self.bias
+        gates = 2 * self.hidden_size
+        return torch.cat([self.bias[..., :gates] + self.recurrent_bias[..., :gates], self.bias[..., gates:]], dim=-1)
+
+    @property
+    def candidate_bias(self) -> Tensor | None:
+        """b_hh, the bias of the candidate's product with the state, ``(..., hidden_size)``."""
+        return None if self.recurrent_bias is None else self.recurrent_bias[..., 2 * self.hidden_size :]
 
     def step(self, projected: Tensor, state: Hidden) -> Hidden:
         z_u, r_u, h_u = projected.chunk(3, dim=-1)
         z_h, r_h, h_h = (state.h @ self.recurrent_weight).chunk(3, dim=-1)
-        if self.recurrent_bias is not None:
-            h_h = h_h + self.recurrent_bias.unsqueeze(-2)
+        if self.candidate_bias is not None:
+            h_h = h_h + self.candidate_bias.unsqueeze(-2)
         z = sigmoid(z_u + z_h)
         r = sigmoid(r_u + r_h)
         return Hidden(z * state.h + (1 - z) * tanh(h_u + r * h_h))

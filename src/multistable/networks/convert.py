@@ -1,7 +1,7 @@
 """Weights of ``torch.nn`` recurrences, to and from the cells of this library.
 
 PyTorch keeps ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two
-bias vectors. The cells here keep ``(in, gates * hidden)``, gates in the paper's order, and one bias.
+bias vectors. The cells here keep ``(in, gates * hidden)`` with gates in the paper's order, and here both biases.
 """
 
 from dataclasses import dataclass
@@ -55,17 +55,19 @@ def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     for name in ("bidirectional", "proj_size"):
         if getattr(module, name, False):
             raise ValueError(f"{type(module).__name__} with {name}={getattr(module, name)} is not supported")
-    options: dict[str, Any] = {"device": "meta"}
-    if kind is Elman:
-        options["nonlinearity"] = module.nonlinearity
-    if kind is GRU:
-        options["recurrent_bias"] = True
+    options = {**_options(module), "device": "meta"}
     suffixes = [f"_l{i}" for i in range(module.num_layers)] if isinstance(module, nn.RNNBase) else [""]
     sizes = [module.hidden_size if i else module.input_size for i in range(len(suffixes))]
     return [
         TorchRecurrence(module, suffix, kind(size, module.hidden_size, **options))
         for suffix, size in zip(suffixes, sizes, strict=True)
     ]
+
+
+def _options(module: nn.Module) -> dict[str, Any]:
+    """What the cells of a ``torch.nn`` recurrence are made with: both of its biases, and an Elman cell's activation."""
+    nonlinearity = getattr(module, "nonlinearity", None)
+    return {"recurrent_bias": True} | ({} if nonlinearity is None else {"nonlinearity": nonlinearity})
 
 
 def from_torch(module: Any) -> RNN:
@@ -78,13 +80,9 @@ def from_torch(module: Any) -> RNN:
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if module.dropout:
         raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
-    outline = layers[0].outline
-    options: dict[str, Any] = {"recurrent_bias": True} if isinstance(outline, GRU) else {}
-    if isinstance(outline, Elman):
-        options["nonlinearity"] = module.nonlinearity
     like = next(module.parameters())
     network = RNN(
-        type(outline),
+        type(layers[0].outline),
         module.input_size,
         module.hidden_size,
         module.num_layers,
@@ -92,7 +90,7 @@ def from_torch(module: Any) -> RNN:
         generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
         device=like.device,
         dtype=like.dtype,
-        **options,
+        **_options(module),
     )
     for ours, theirs in zip(network.layers, layers, strict=True):
         ours.get_submodule("cell").load_state_dict(dict(theirs.cell().named_parameters()))
@@ -131,24 +129,17 @@ def _from_torch(
     if bias_ih is None or bias_hh is None:
         bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
     weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
-    if kind is GRU:
-        # The bias that r multiplies cannot be added to the others.
-        rz, n = bias_hh.split([2 * len(bias_hh) // 3, len(bias_hh) // 3])
-        weights["recurrent_bias"] = n
-        bias_hh = torch.cat([rz, torch.zeros_like(n)])
-    return {**weights, "bias": _reorder(kind, bias_ih + bias_hh)}
+    return {**weights, "bias": _reorder(kind, bias_ih), "recurrent_bias": _reorder(kind, bias_hh)}
 
 
 def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:
     """Their weights, made of ours."""
-    bias_hh = torch.zeros_like(cell.bias)
-    if kind is GRU and cell.recurrent_bias is not None:
-        bias_hh[-cell.hidden_size :] = cell.recurrent_bias
+    second = torch.zeros_like(cell.bias) if cell.recurrent_bias is None else cell.recurrent_bias
     return {
         "weight_ih": _reorder(kind, cell.input_weight.T),
         "weight_hh": _reorder(kind, cell.recurrent_weight.T),
         "bias_ih": _reorder(kind, cell.bias),
-        "bias_hh": bias_hh,
+        "bias_hh": _reorder(kind, second),
     }
 
 

@@ -140,11 +140,12 @@ def _has_triton() -> bool:
 def _from_input(cell: Cell[Any], u: Tensor, state: Any, precision: str) -> tuple[Any, ...]:
     """The arguments of ``all_states`` and ``last_states`` for those of :func:`scan_input`."""
     _check(cell, u, precision)
-    lead = cell.bias.shape[:-1]
+    input_bias = cell.input_bias
+    lead = input_bias.shape[:-1]
     if u.shape[1:-2] != lead:
         u = u.expand(len(u), *lead, *u.shape[-2:])
     state = () if state is None else _expanded(cell, u, state)
-    return _KINDS[type(cell)], precision, u, cell.input_weight, cell.bias, *_recurrent(cell, u), *state
+    return _KINDS[type(cell)], precision, u, cell.input_weight, input_bias, *_recurrent(cell, u), *state
 
 
 def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
@@ -159,7 +160,7 @@ def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
 def _recurrent(cell: Cell[Any], x: Tensor) -> tuple[Tensor, Tensor | None]:
     """The recurrent weight and bias, the latter of some GRUs, for inputs ``(time, ..., n, any)``."""
     weight: Any = cell.recurrent_weight
-    bias: Any = getattr(cell, "recurrent_bias", None)
+    bias: Any = getattr(cell, "candidate_bias", None)
     lead = x.shape[1:-2]
     if weight.shape[: len(lead)] != lead or cell.bias.dim() != len(lead) + 1:
         raise ValueError(

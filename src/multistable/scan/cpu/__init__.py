@@ -93,7 +93,7 @@ def _weights(cell: Cell[Any]) -> dict[str, Tensor]:
     """The recurrent weights by name: the matrix, or the vector of BRC, and the recurrent bias that a GRU may have."""
     weights: dict[str, Any] = {"recurrent_weight": cell.recurrent_weight}
     if EQUATIONS[type(cell).step].may_have_bias:  # a search for what is not there takes a module long
-        weights["recurrent_bias"] = cell.recurrent_bias
+        weights["candidate_bias"] = cell.candidate_bias
     return {name: weight for name, weight in weights.items() if weight is not None}
 
 
