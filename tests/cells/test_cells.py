@@ -16,7 +16,7 @@ from numpy_cells import NUMPY_CELLS, complex_step_gradients, normal, with_random
 from own_cells import LeakyCell
 
 CASES = [pytest.param(name, {}, id=name) for name in ms.CELLS]
-CASES.append(pytest.param("gru", {"recurrent_bias": True}, id="gru-recurrent_bias"))
+CASES += [pytest.param(name, {"recurrent_bias": True}, id=f"{name}-recurrent_bias") for name in ("gru", "lstm")]
 every_cell = pytest.mark.parametrize(("name", "options"), CASES)
 
 

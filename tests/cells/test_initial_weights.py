@@ -140,8 +140,22 @@ def test_initial_weights_follow_the_law_of_the_cell(name, seed):
 def test_the_recurrent_bias_of_a_gru_starts_at_zero():
     cell = make("gru", recurrent_bias=True)
     check_gru(cell)
-    assert_zero(cell.recurrent_bias, gates=1)
+    assert_zero(cell.recurrent_bias, gates=3)
     assert make("gru").recurrent_bias is None
+
+
+def test_both_biases_of_an_lstm_are_drawn_and_add_up_to_the_one_bias():
+    two, one = make("lstm", recurrent_bias=True), make("lstm")
+    bound = 1 / math.sqrt(HIDDEN)
+    assert_uniform(two.bias, -bound, bound)
+    assert_uniform(two.recurrent_bias, -bound, bound)
+    assert torch.equal(two.bias + two.recurrent_bias, one.bias)
+
+
+def test_the_second_bias_of_a_chrono_lstm_starts_at_zero():
+    cell = make("chrono", recurrent_bias=True)
+    assert_zero(cell.recurrent_bias, gates=4)
+    assert torch.equal(cell.bias, make("chrono").bias)
 
 
 @pytest.mark.parametrize("t_max", [5, 600])

@@ -1,8 +1,8 @@
 """The cells of appendix A in NumPy, written from the paper with one matrix a gate, to compare the library with.
 
-Matrices are the paper's, ``(out, in)``, and act on the rows of ``(n, in)`` arrays. Every operation is analytic
-and works on complex arrays, so that the complex step Im f(x + ih) / h gives derivatives without cancellation.
-Below them, the few helpers that several test files share.
+Matrices are the paper's, ``(out, in)``, and act on the rows of ``(n, in)`` arrays. The second biases of ``torch.nn``
+(``b_fh`` and so on) count as zero where there are none. Every operation is analytic and works on complex arrays, so that
+the complex step Im f(x + ih) / h gives derivatives without cancellation. Below them, the few helpers that several test files share.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,18 @@ def sigma(x: np.ndarray) -> np.ndarray:
 
 
 def lstm(p: Arrays, u: np.ndarray, x: Arrays) -> Arrays:
-    f = sigma(u @ p["W_fu"].T + x["h"] @ p["W_fh"].T + p["b_f"])
-    i = sigma(u @ p["W_iu"].T + x["h"] @ p["W_ih"].T + p["b_i"])
-    r = sigma(u @ p["W_ou"].T + x["h"] @ p["W_oh"].T + p["b_r"])
-    candidate = np.tanh(u @ p["W_cu"].T + x["h"] @ p["W_ch"].T + p["b_c"])
+    f = sigma(u @ p["W_fu"].T + x["h"] @ p["W_fh"].T + p["b_f"] + p.get("b_fh", 0))
+    i = sigma(u @ p["W_iu"].T + x["h"] @ p["W_ih"].T + p["b_i"] + p.get("b_ih", 0))
+    r = sigma(u @ p["W_ou"].T + x["h"] @ p["W_oh"].T + p["b_r"] + p.get("b_rh", 0))
+    candidate = np.tanh(u @ p["W_cu"].T + x["h"] @ p["W_ch"].T + p["b_c"] + p.get("b_ch", 0))
     c = f * x["c"] + i * candidate
     return {"h": r * np.tanh(c), "c": c}
 
 
 def gru(p: Arrays, u: np.ndarray, x: Arrays) -> Arrays:
-    z = sigma(u @ p["W_zu"].T + x["h"] @ p["W_zh"].T + p["b_z"])
-    r = sigma(u @ p["W_ru"].T + x["h"] @ p["W_rh"].T + p["b_r"])
-    from_past = x["h"] @ p["W_hh"].T
-    if "b_hh" in p:  # the second bias of torch.nn.GRU's candidate
-        from_past = from_past + p["b_hh"]
+    z = sigma(u @ p["W_zu"].T + x["h"] @ p["W_zh"].T + p["b_z"] + p.get("b_zh", 0))
+    r = sigma(u @ p["W_ru"].T + x["h"] @ p["W_rh"].T + p["b_r"] + p.get("b_rh", 0))
+    from_past = x["h"] @ p["W_hh"].T + p.get("b_hh", 0)
     return {"h": z * x["h"] + (1 - z) * np.tanh(u @ p["W_hu"].T + r * from_past + p["b_h"])}
 
 
@@ -88,6 +86,7 @@ LSTM = NumpyCell(
         "input_weight": ("W_fu", "W_iu", "W_ou", "W_cu"),
         "recurrent_weight": ("W_fh", "W_ih", "W_oh", "W_ch"),
         "bias": ("b_f", "b_i", "b_r", "b_c"),
+        "recurrent_bias": ("b_fh", "b_ih", "b_rh", "b_ch"),
     },
 )
 
@@ -101,7 +100,7 @@ NUMPY_CELLS = {
             "input_weight": ("W_zu", "W_ru", "W_hu"),
             "recurrent_weight": ("W_zh", "W_rh", "W_hh"),
             "bias": ("b_z", "b_r", "b_h"),
-            "recurrent_bias": ("b_hh",),
+            "recurrent_bias": ("b_zh", "b_rh", "b_hh"),
         },
     ),
     "mgu": NumpyCell(

@@ -31,6 +31,7 @@ every_cell = pytest.mark.parametrize(
         pytest.param("gru", {}, id="gru"),
         pytest.param("gru", {"recurrent_bias": True}, id="gru-recurrent_bias"),
         pytest.param("lstm", {}, id="lstm"),
+        pytest.param("lstm", {"recurrent_bias": True}, id="lstm-recurrent_bias"),
         pytest.param("chrono", {"t_max": 30}, id="chrono"),
     ],
 )
@@ -83,12 +84,24 @@ def test_initial_chrono_weights_convert():
     assert_same_function(network, to_torch(network))
 
 
-def test_the_candidate_bias_of_a_gru_that_the_reset_gate_multiplies_is_kept_apart():
-    module = with_random_weights(nn.GRU(INPUT, HIDDEN, dtype=torch.float64))
-    cell = from_torch(module).layers[0].cell
-    assert torch.equal(cell.recurrent_bias, module.bias_hh_l0[2 * HIDDEN :])
-    assert torch.equal(cell.bias[2 * HIDDEN :], module.bias_ih_l0[2 * HIDDEN :])
-    assert torch.equal(to_torch(from_torch(module)).bias_hh_l0[2 * HIDDEN :], module.bias_hh_l0[2 * HIDDEN :])
+@every_kind
+def test_both_biases_are_kept_apart(kind, options):
+    """An optimiser moves each of them: their sum alone would be another network to train."""
+    module = with_random_weights(kind(INPUT, HIDDEN, dtype=torch.float64, **options))
+    returned = to_torch(from_torch(module))
+    assert torch.equal(returned.bias_ih_l0, module.bias_ih_l0)
+    assert torch.equal(returned.bias_hh_l0, module.bias_hh_l0)
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_a_step_of_adam_moves_both_biases_as_in_torch(kind):
+    module = with_random_weights(kind(INPUT, HIDDEN, dtype=torch.float64))
+    network, x = from_torch(module), normal(TIME, N, INPUT)
+    for trained in (module, network):
+        optimiser = torch.optim.Adam(trained.parameters(), lr=0.1)
+        trained(x)[0].square().sum().backward()
+        optimiser.step()
+    assert_close(to_torch(network).state_dict(), dict(module.state_dict()), rtol=1e-6, atol=1e-9)
 
 
 @every_cell
@@ -99,7 +112,7 @@ def test_there_and_back_again_is_exact(cell, options, form):
     weights = returned.state_dict()
     for name, value in network.state_dict().items():
         assert torch.equal(value, weights.pop(name)), name
-    # What is left are the biases that torch.nn.GRU has and a GRU of the paper has not.
+    # What is left are the second biases of torch.nn.
     assert all(name.endswith("recurrent_bias") and torch.count_nonzero(w) == 0 for name, w in weights.items())
     assert returned.batch_first is network.batch_first
 

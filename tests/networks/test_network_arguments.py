@@ -51,8 +51,8 @@ def plain_mgu(inputs, units, gain=1.0):
     ("cell", "option", "taken"),
     [
         ("gru", "dropout", "the cell GRU .* it takes: recurrent_bias"),
-        ("lstm", "bidirectional", "the cell LSTM .* it takes: nothing"),
-        (("gru", "chrono"), "recurrent_bias", "the cell ChronoLSTM .* it takes: t_max"),
+        ("lstm", "bidirectional", "the cell LSTM .* it takes: recurrent_bias"),
+        (("gru", "chrono"), "t_max", "the cell GRU .* it takes: recurrent_bias"),
         (partial(ms.CELLS["chrono"], t_max=50), "tmax", "it takes: t_max"),
         (Tuned, "tmax", "the cell Tuned .* it takes: gain, t_max"),
         (plain_mgu, "bias", "the cell plain_mgu .* it takes: gain"),

@@ -220,7 +220,7 @@ def test_weights_are_plain_tensors_that_load_into_another_network(cell, double):
 
 def test_options_reach_every_cell():
     rnn = make("gru", 2, double=True, recurrent_bias=True)
-    assert all(half.recurrent_bias.shape == (HIDDEN // 2,) for layer in rnn.layers for half in layer.cells)
+    assert all(half.recurrent_bias.shape == (3 * HIDDEN // 2,) for layer in rnn.layers for half in layer.cells)
     assert "layers.1.transient.recurrent_bias" in rnn.state_dict()
     assert not any("recurrent_bias" in name for name in make("gru", 2).state_dict())
 

@@ -16,10 +16,18 @@ class ChronoLSTM(LSTM):
     A second bias vector (``recurrent_bias=True``) starts at zero: drawn twice, the biases would be twice as large.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, *, t_max: float = 600, **factory: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        t_max: float = 600,
+        recurrent_bias: bool = False,
+        **factory: Any,
+    ) -> None:
         if not t_max > 2:
             raise ValueError(f"t_max must be greater than 2, got {t_max!r}")
-        super().__init__(input_size, hidden_size, **factory)
+        super().__init__(input_size, hidden_size, recurrent_bias=recurrent_bias, **factory)
         if self.recurrent_bias is not None:
             self.recurrent_bias = Parameter(torch.zeros_like(self.recurrent_bias))
         b_f = initial.chrono_bias(hidden_size, t_max, **factory)
