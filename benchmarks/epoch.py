@@ -23,7 +23,7 @@ from multistable.cells import CELLS
 from multistable.scan.fused import PRECISIONS
 from multistable.tasks import Denoising
 from multistable.training import RunConfig
-from multistable.training.group import Group
+from multistable.training.supervised import SupervisedGroup
 
 
 def seconds(work: Callable[[], Any], device: torch.device) -> float:
@@ -41,12 +41,12 @@ def row(cell: str, asked: argparse.Namespace) -> str:
     sizes = {"hidden_size": asked.hidden, "num_layers": 2, "training_sequences": asked.training_sequences}
     task = Denoising(asked.T, 5)
     configs = [RunConfig(task, cell, seed=seed, precision=asked.precision, **sizes) for seed in range(asked.networks)]
-    group = Group(configs, asked.device)
+    group = SupervisedGroup(configs, asked.device)
     group.initialise(lambda *_: None)
-    for epoch in (1, 2):
-        trained = seconds(partial(group.train, epoch, lambda _: None), asked.device)
+    for _ in range(2):
+        trained = seconds(partial(group.advance, lambda *_: None), asked.device)
         validated = seconds(group.validate, asked.device)
-        measured = seconds(partial(group.vaa, epoch), asked.device)
+        measured = seconds(partial(group.vaa, list(range(len(configs))), group.ensemble), asked.device)
     step = trained / group.steps * 1e3
     return f"{cell:8}{step:12.2f}{trained:12.2f}{validated:12.2f}{measured:12.2f}"
 

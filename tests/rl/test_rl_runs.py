@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import multistable as ms
 from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, network_vaa
-from multistable.rl.trainer import AgentGroup
+from multistable.rl.group import AgentGroup
 from multistable.training import Callback, Model, RunFolder, load, train
 from multistable.training.trainer import groups
 from paths import HELPERS

@@ -43,12 +43,14 @@ def explicit_loss(u, encoder, decoder, ends, stretch, ahead, forced):
     return np.mean(errors)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-@pytest.mark.parametrize(("ahead", "forced"), [(False, True), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("cell", "ahead", "forced"),
+    [("gru", False, True), ("gru", False, False), ("gru", True, True), ("lstm", False, True)],
+)
 def test_the_loss_is_what_its_definition_says(cell, ahead, forced):
     encoder, decoder = (network(cell, seed=seed).requires_grad_(False) for seed in (0, 1))
     u, ends = sequences(), torch.tensor([[3, 4, 5, 6], [6, 3, 4, 3]])
-    _, states = encoder.advance(u)
+    _, states = encoder.rnn.advance(u)
     loss = auxiliary_loss(u, states, decoder, ends, 3, ahead=ahead, teacher_forcing=forced)
     expected = explicit_loss(u, encoder, decoder, ends, 3, ahead, forced)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
@@ -70,18 +72,18 @@ def test_the_loss_by_hand():
     first = np.tanh(-0.8 * h - 0.1)
     second = np.tanh(-0.5 * 0.4 - 0.8 * first - 0.1)
     expected = ((2 * first + 0.3 - 0.4) ** 2 + (2 * second + 0.3 + 1.0) ** 2) / 2
-    loss = auxiliary_loss(u, encoder.advance(u)[1], decoder, torch.tensor([[2]]), 2)
+    loss = auxiliary_loss(u, encoder.rnn.advance(u)[1], decoder, torch.tensor([[2]]), 2)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_gradients_reach_the_encoder_through_the_states(cell):
     encoder, decoder = (network(cell, seed=seed) for seed in (0, 1))
     parameters = [*encoder.rnn.parameters(), *decoder.parameters()]
     u, ends = sequences(), ends_of_cuts(torch.full((4,), 9), 3, 2)
 
     def loss():
-        return auxiliary_loss(u, encoder.advance(u)[1], decoder, ends, 3)
+        return auxiliary_loss(u, encoder.rnn.advance(u)[1], decoder, ends, 3)
 
     gradients = torch.autograd.grad(loss(), parameters)
     assert all(gradient.abs().max() > 0 for gradient in gradients)
@@ -103,7 +105,7 @@ def test_what_comes_after_a_stretch_does_not_matter():
     encoder, decoder = (network(seed=seed) for seed in (0, 1))
     u, ends = sequences(), torch.tensor([[3] * 4, [6] * 4])
     changed = torch.cat([u[:6], sequences(3, seed=8)])
-    first, second = (auxiliary_loss(x, encoder.advance(x)[1], decoder, ends, 3) for x in (u, changed))
+    first, second = (auxiliary_loss(x, encoder.rnn.advance(x)[1], decoder, ends, 3) for x in (u, changed))
     assert first == second
 
 
@@ -111,8 +113,10 @@ def test_members_of_an_ensemble_have_the_losses_they_have_alone():
     encoders, decoders = ([network(seed=seed) for seed in pair] for pair in ((0, 1, 2), (3, 4, 5)))
     u = torch.stack([sequences(seed=seed) for seed in (6, 7, 8)], dim=1)
     ends = torch.randint(3, 10, (3, 2, 4), generator=torch.Generator().manual_seed(0))
-    together = auxiliary_loss(u, Model.stacked(encoders).advance(u)[1], Model.stacked(decoders), ends, 3)
-    alone = [auxiliary_loss(u[:, i], encoders[i].advance(u[:, i])[1], decoders[i], ends[i], 3).item() for i in range(3)]
+    together = auxiliary_loss(u, Model.stacked(encoders).rnn.advance(u)[1], Model.stacked(decoders), ends, 3)
+    alone = [
+        auxiliary_loss(u[:, i], encoders[i].rnn.advance(u[:, i])[1], decoders[i], ends[i], 3).item() for i in range(3)
+    ]
     assert together.shape == (3,)
     assert together.tolist() == pytest.approx(alone, rel=1e-12)
 

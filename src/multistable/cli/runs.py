@@ -17,8 +17,8 @@ from multistable.cli.results import results
 from multistable.experiments.estimate import seconds
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
-from multistable.training import BusyRunError, Callback, Config, RunConfig, RunFolder, train
-from multistable.training.store import CONFIGS
+from multistable.training import BusyRunError, Callback, Config, RunFolder, train
+from multistable.training.kinds import config_class
 from multistable.training.trainer import chosen_device as chosen_device
 from multistable.training.trainer import groups, usual_device
 
@@ -51,7 +51,7 @@ def combinations(
         others: further settings of the task or the runs, each ``NAME=VALUE``.
         own_option: settings that cannot be among the others, and what sets them, beside those of ``OWN_OPTION``.
     """
-    kind = CONFIGS.get(task, RunConfig)
+    kind = config_class(task)
     if task not in TASKS | PROCESSES:
         raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
     of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))

@@ -12,7 +12,7 @@ from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask
 from multistable.training import Config, RunConfig
-from multistable.training.group import EVALUATED_AT_ONCE
+from multistable.training.supervised import EVALUATED_AT_ONCE
 
 MNIST_SEQUENCES = 60_000
 

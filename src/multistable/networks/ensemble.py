@@ -73,6 +73,19 @@ class Ensemble(nn.Module):
             member = copy.deepcopy(member)  # of one member's size, not of all
         return members
 
+    def select(self, members: Sequence[int]) -> "Ensemble":
+        """Some of the members, by their numbers, as an ensemble of copies of them."""
+        selected = copy.deepcopy(self)
+        _set_parameters(selected.network, {name: p[list(members)] for name, p in self.network.named_parameters()})
+        selected.size = len(members)
+        return selected
+
+    @torch.no_grad()
+    def replace(self, members: Sequence[int], other: "Ensemble") -> None:
+        """Give some of the members the weights of another ensemble, which has as many."""
+        for name, weight in other.network.named_parameters():
+            self.network.get_parameter(name)[list(members)] = weight
+
     def extra_repr(self) -> str:
         return f"size={self.size}"
 

@@ -3,10 +3,10 @@
 from multistable.rl.config import AgentConfig, Maze
 from multistable.rl.drqn import DRQN, Episode, Settings, input_size
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
+from multistable.rl.group import AgentGroup
 from multistable.rl.pomdp import POMDP, Outcome
 from multistable.rl.replay import Replay
 from multistable.rl.tmaze import TMaze
-from multistable.rl.trainer import AgentGroup
 
 __all__ = [
     "DRQN",

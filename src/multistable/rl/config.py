@@ -13,7 +13,6 @@ from multistable.rl.tmaze import TMaze
 from multistable.tasks import make_task, name_of
 from multistable.training.config import VERSIONS
 from multistable.training.settings import Config, Version
-from multistable.training.store import CONFIGS
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,3 @@ class AgentConfig(Config):
     def goes_with(self) -> "AgentConfig":
         """What agents must share to be trained in one launch: all but the seed, k and the warmup."""
         return replace(self, seed=0, version="double-classic" if self.kind.double else "classic", target=1.0)
-
-
-CONFIGS |= dict.fromkeys(PROCESSES, AgentConfig)

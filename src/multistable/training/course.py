@@ -18,26 +18,26 @@ class Course:
 
     def __init__(self, vaa: Callable[[], list[float | None]], every: int, most: int) -> None:
         self._vaa = vaa
-        # Not after the last one: some warmups choose among their weights after it, and all are measured at their end.
+        # Not after the last step: some warmups choose among their weights after it, and all are measured at their end.
         self._due = range(0, most, every) if every else range(0)
         self._measured: dict[int, list[float | None]] = {}
         self._began = self._stepped = time.perf_counter()
         self.after(0)
 
     def after(self, step: int) -> None:
-        """So many steps are taken."""
+        """Measure VAA if it is due after so many steps."""
         if step in self._due:
             since = time.perf_counter()
             self._measured[step] = self._vaa()
-            # What is only measured to be drawn is no cost of the warmup.
+            # A measure that is only there to be drawn is no cost of the warmup.
             self._began += time.perf_counter() - since
         self._stepped = time.perf_counter()
 
     def ended(self, history: WarmupHistory) -> list[dict[str, Any]]:
-        """The warmup of each network as JSON has it, VAA on the way as pairs ``[steps taken, VAA]``."""
+        """The :func:`courses` of the networks, with their cost and VAA on the way as pairs ``[steps taken, VAA]``."""
         taken = {"seconds": time.perf_counter() - self._began, "step_seconds": self._stepped - self._began}
         cost = {name: round(value, 3) for name, value in taken.items()} | {"together": len(history.vaa)}
-        told = [_of_member(history, member) | cost for member in range(len(history.vaa))]
+        told = [course | cost for course in courses(history)]
         for member, last in enumerate(self._vaa() if self._due else ()):
             steps = int(history.gradient_steps[member])
             before = [[step, values[member]] for step, values in self._measured.items() if step < steps]
@@ -45,9 +45,13 @@ class Course:
         return told
 
 
-def _of_member(history: WarmupHistory, member: int) -> dict[str, Any]:
-    """Its own steps, whatever the others took."""
-    steps = int(history.gradient_steps[member])
-    courses = {name: getattr(history, name)[:steps, ..., member] for name in ("vaa_star", "loss", "stabilisation")}
-    told = {name: values.tolist() for name, values in courses.items()}
-    return {"outcome": history.outcome[member], "vaa": history.vaa[member]} | told
+def courses(history: WarmupHistory) -> list[dict[str, Any]]:
+    """The warmup of each network as JSON has it: the steps that it took itself, however many the others took."""
+    single = history.target.dim() == 0
+    outcomes, vaa = ([history.outcome], [history.vaa]) if single else (history.outcome, history.vaa)
+    told = []
+    for member, steps in enumerate(history.gradient_steps.reshape(-1).tolist()):
+        own = (slice(steps),) if single else (slice(steps), ..., member)
+        values = {name: getattr(history, name)[own].tolist() for name in ("vaa_star", "loss", "stabilisation")}
+        told.append({"outcome": outcomes[member], "vaa": vaa[member]} | values)
+    return told

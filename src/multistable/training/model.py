@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from multistable.networks import RNN, Ensemble
-from multistable.networks.layers import LayerState
 from multistable.training.seeds import generator
 from multistable.training.settings import Config
 
@@ -63,14 +62,10 @@ class Model(nn.Module):
     def forward(self, u: Tensor, answers: int | None = None, state: Any = None) -> Tensor:
         """The outputs ``(time, ..., n, out)`` over inputs ``(time, ..., n, in)``, or the last ``answers`` of them.
 
-        ``state`` is that before the first step, as ``RNN.forward`` takes it; zero when not given.
+        ``state`` is the state before the first step, as ``RNN.forward`` takes it; zero when not given.
         """
-        return self.advance(u, answers, state)[0]
-
-    def advance(self, u: Tensor, answers: int | None = None, state: Any = None) -> tuple[Tensor, list[LayerState]]:
-        """The outputs, and the states of all layers after each step."""
-        h, states = self.rnn.advance(u, state)
-        return self.readout(h if answers is None else h[-answers:]), states
+        h, _ = self.rnn.advance(u, state)
+        return self.readout(h if answers is None else h[-answers:])
 
     @classmethod
     def stacked(cls, models: Sequence["Model"]) -> "Model":

@@ -14,17 +14,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from multistable.training.config import RunConfig
+from multistable.training.kinds import config_class
 from multistable.training.settings import Config
 from multistable.training.summary import check_summary
-
-CONFIGS: dict[str, type[Config]] = {}
-"""The kind of configuration that runs on a task have, by the task's name, where it is not :class:`RunConfig`."""
 
 
 def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Config:
     """The configuration that ``to_dict`` of one wrote; ``data`` is the folder of the task's files."""
-    return CONFIGS.get(settings["task"]["name"], RunConfig).from_dict(settings, data)
+    return config_class(settings["task"]["name"]).from_dict(settings, data)
 
 
 class DamagedRunError(RuntimeError):

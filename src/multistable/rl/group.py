@@ -1,0 +1,113 @@
+"""Agents in run folders: those of one architecture play and learn together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multistable.dynamics.warmup import WarmupStep
+from multistable.rl.config import AgentConfig
+from multistable.rl.drqn import DRQN
+from multistable.rl.evaluation import Evaluation, Evaluator
+from multistable.training.course import courses
+from multistable.training.group import Columns, Group, OnStep, OnWarmupStep, first_and_last
+from multistable.training.model import Model
+from multistable.training.store import Checkpoint
+
+
+class AgentGroup(Group[AgentConfig]):
+    """Agents of one architecture, each with the settings of its own run; something is recorded at each evaluation."""
+
+    def __init__(self, configs: Sequence[AgentConfig], device: torch.device) -> None:
+        super().__init__(configs, device)
+        process = self.shared.task.process(device, getattr(torch, self.shared.dtype))
+        self.agents = DRQN(
+            process,
+            [Model.of(config).rnn.to(device) for config in configs],
+            seeds=[config.seed for config in configs],
+            warm=[config.kind.warmed for config in configs],
+            settings=self.shared.settings,
+        )
+        self._evaluator = Evaluator(self.agents, names=[config.name for config in configs])
+        self._losses: list[Tensor] = []
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    @property
+    def done(self) -> int:
+        return self.agents.episode
+
+    def initialise(self, on_step: OnWarmupStep) -> list[dict[str, Any] | None]:
+        """Fill the replay buffers before the warmup: its sequences are the histories in them."""
+        self.agents.fill()
+        told = [self.warm_up([i], on_step)[0] if run.kind.warmed else None for i, run in enumerate(self.configs)]
+        self.agents.prepared = True
+        return told
+
+    def _warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:
+        """One agent at a time: the histories of each have their own lengths."""
+        (index,) = members
+        config = self.configs[index]
+
+        def told(step: WarmupStep) -> None:
+            number, *values = step
+            on_step([config], WarmupStep(number, *(value.unsqueeze(-1) for value in values)))
+
+        options = self.warmup_options
+        return courses(self.agents.warm_up_agent(index, **options, target=config.target, on_step=told))
+
+    def restore(self, checkpoints: Sequence[Checkpoint]) -> None:
+        _, notes = self.agents.state()
+        names = checkpoints[0].tensors
+        tensors = {name: torch.stack([checkpoint.tensors[name] for checkpoint in checkpoints]) for name in names}
+        self.agents.load(tensors, notes | {"episode": checkpoints[0].notes["episode"], "prepared": True})
+
+    def advance(self, on_step: OnStep) -> None:
+        every = self.shared.evaluate_every
+        until = min((self.done // every + 1) * every, self.shared.episodes)
+        self._losses = []
+        with self.shared.computing():
+            for episode in self.agents.train(until):
+                self._losses.append(episode.loss)
+                on_step(episode.number, 1)
+
+    def evaluate(self) -> Evaluation:
+        """The greedy policies, and VAA where it is due."""
+        every, episode = self.shared.vaa_every, self.done
+        due = every and (episode % every == 0 or episode == self.shared.episodes)
+        with self.shared.computing():
+            return self._evaluator.evaluate(vaa=bool(due), **self.measure_options)
+
+    def measure(self, stepping: float) -> Columns:
+        """The evaluation, and the mean loss of the episodes since the last one."""
+        found = self.evaluate()
+        return {
+            "return": found.returns,
+            "length": found.lengths,
+            "loss": torch.stack(self._losses).mean(dim=0).tolist() if self._losses else None,
+            "optimal": found.optimal,
+            "vaa": found.vaa,
+            "passed_over": found.passed_over,
+        }
+
+    def checkpoint(self, run: int) -> Checkpoint:
+        tensors, _ = self.agents.state()
+        return Checkpoint({name: tensor[run] for name, tensor in tensors.items()}, {"episode": self.done})
+
+    def results(self, metrics: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "first_optimal": next((row["episode"] for row in rows if row.get("optimal")), None),
+                "final_return": rows[-1]["return"],
+                **first_and_last("vaa", rows),
+            }
+            for rows in metrics
+        ]
+
+    def weights(self, run: int) -> dict[str, Tensor]:
+        """The last ones."""
+        named = self.agents.parameters.items()
+        return {name.replace("rnn.network.", "rnn.", 1): tensor[run] for name, tensor in named}

@@ -1,0 +1,45 @@
+"""Kinds of runs: what one is needs no import by whoever meets a run of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from multistable.rl import AgentConfig
+from multistable.rl.group import AgentGroup
+from multistable.training import RunConfig, RunFolder
+from multistable.training.kinds import config_class, group_class
+from multistable.training.supervised import SupervisedGroup
+from small_agents import small_agent
+from small_runs import small
+
+READING = """
+import sys
+import multistable
+from multistable.training import RunFolder
+assert not any(name.startswith("multistable.rl") for name in sys.modules)
+for path in sys.argv[1:]:
+    config = RunFolder(path).config()
+    print(type(config).__name__, config.name)
+"""
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["agent first", "agent last"])
+def test_a_folder_of_any_kind_is_read_after_import_multistable_alone(order, tmp_path):
+    configs = [small_agent(version="double"), small(seed=2)][::order]
+    for config in configs:
+        folder = RunFolder.of(config, tmp_path)
+        folder.path.mkdir()
+        folder.write_config(config)
+    paths = [str(tmp_path / config.name) for config in configs]
+    read = subprocess.run([sys.executable, "-c", READING, *paths], capture_output=True, text=True, check=False)
+    assert read.stdout.splitlines() == [f"{type(config).__name__} {config.name}" for config in configs], read.stderr
+
+
+def test_each_kind_has_its_configurations_and_its_group():
+    assert [config_class(task) for task in ("tmaze", "copy", "a task of one's own")] == [
+        AgentConfig,
+        RunConfig,
+        RunConfig,
+    ]
+    assert [group_class(config) for config in (small_agent(), small())] == [AgentGroup, SupervisedGroup]
