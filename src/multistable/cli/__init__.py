@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from multistable import __version__
 from multistable.cli import demo, look, reproduce, select, train
 from multistable.memory import keep_freed_memory
 
@@ -37,9 +38,7 @@ app.command("info")(look.info)
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"multistable {version('multistable')}")
+        typer.echo(f"multistable {__version__}")
         raise typer.Exit
 
 
