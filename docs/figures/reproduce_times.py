@@ -1,4 +1,4 @@
-"""Print the table of docs/reproduce.md: what each experiment may take on a GPU and on one CPU core, at each scale."""
+"""Print a table of docs/reference/reproduce.md: how long each experiment may take, on a GPU and on one CPU core."""
 
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Experiment

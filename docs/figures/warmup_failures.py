@@ -1,4 +1,4 @@
-"""The picture in ``docs/warmup.md``: two ways in which the paper's warmup fails, and the default beside them.
+"""Draw two ways in which the paper's warmup fails, and the default beside them, for ``docs/results/warmup_records.md``.
 
 Run: make figures, or python docs/figures/warmup_failures.py
 """

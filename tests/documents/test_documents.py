@@ -72,7 +72,7 @@ def test_a_network_is_warmed_up_as_shown(monkeypatch):
     warmup, measure = ms.warmup, ms.measure
     monkeypatch.setattr(ms, "measure", lambda *args: measure(*args, batches=2, stabilisation=50))
     monkeypatch.setattr(ms, "warmup", lambda *args, **options: warmup(*args, **options, steps=2))
-    (three_lines,), (wanted,) = blocks(ROOT / "README.md"), blocks(ROOT / "docs" / "warmup.md")
+    (three_lines,), (wanted,) = blocks(ROOT / "README.md"), blocks(ROOT / "docs" / "results" / "warmup_records.md")
     with pytest.warns(ms.WarmupWarning):
         names = run(smaller(three_lines, ("GRU(1, 128)", "GRU(1, 4)")), wanted)
     assert names["history"].outcome == "missed"
@@ -82,7 +82,7 @@ def test_a_network_is_warmed_up_as_shown(monkeypatch):
 def test_agents_are_trained_as_shown(tmp_path, monkeypatch):
     """In a short maze, with small networks and few episodes."""
     monkeypatch.chdir(tmp_path)
-    maze, env, agents, configs, own, *_ = blocks(ROOT / "docs" / "reinforcement.md")
+    maze, env, agents, configs, own, *_ = blocks(ROOT / "docs" / "guide" / "agents.md")
     names = run(maze, env)
     assert (names["maze"].horizon, names["maze"].optimal_return, names["maze"].optimal_length) == (60, 4.0, 21)
     episodes = ("1000, evaluate_every=20, measure_every=100", "2, evaluate_every=2, measure_every=2")

@@ -1,4 +1,4 @@
-"""What docs/reproduce.md says of the experiments is so."""
+"""What docs/reference/reproduce.md says of the experiments is so."""
 
 import re
 
@@ -7,7 +7,7 @@ from multistable.experiments.reproduce import plan
 from multistable.experiments.scales import SCALES
 from paths import ROOT
 
-PAGE = (ROOT / "docs" / "reproduce.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "reproduce.md").read_text()
 
 
 def test_the_table_has_every_experiment_and_its_runs(tmp_path):

@@ -1,4 +1,4 @@
-"""The code of docs/training.md and the example of a task run as they stand."""
+"""The code of docs/guide/your_task.md and the example of a task run as they stand."""
 
 import re
 import runpy
@@ -23,11 +23,11 @@ def registries():
 @pytest.mark.usefixtures("registries")
 def test_the_blocks_of_the_page_run_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "training.md").read_text()
+    text = (ROOT / "docs" / "guide" / "your_task.md").read_text()
     names: dict[str, object] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     for block in blocks:
-        exec(compile(block, "docs/training.md", "exec"), names)
+        exec(compile(block, "docs/guide/your_task.md", "exec"), names)
     assert len(blocks) == text.count("```python") > 5
     assert len(list((tmp_path / "runs").glob("*/summary.json"))) == 1 + 5 + 1 + 2  # one of the six is the first again
 

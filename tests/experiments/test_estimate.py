@@ -123,7 +123,7 @@ def test_what_was_measured_is_foretold_within_a_factor_of_two(measured, foretold
 
 @pytest.mark.parametrize(("length", "device", "measured"), [(200, "cuda", 0.21), (20, "cpu", 2.29)])
 def test_an_episode_takes_what_was_measured_within_a_factor_of_two(length, device, measured):
-    """Three agents in float32: what docs/reinforcement.md tells of them."""
+    """Three agents in float32: what docs/guide/agents.md tells of them."""
     short, long = (
         [AgentConfig(Maze(length), "gru", seed=seed, episodes=episodes, vaa_every=0) for seed in range(3)]
         for episodes in (1, 2)

@@ -26,7 +26,7 @@ CONTEXT = 2**30
 """Bytes that a process needs on a GPU before it does anything."""
 
 KEPT = 8
-"""Numbers for each unit and time step of a gradient step: docs/engine.md counts 6 for an LSTM, and their gradients."""
+"""How many numbers a gradient step keeps for each unit and time step: an LSTM keeps 6, and their gradients."""
 
 USUAL_MATRICES = 3
 """Of a cell that does not tell."""
@@ -72,7 +72,7 @@ class Rate:
 
 # Of a GPU, fitted to what one process took alone on an H200: epoch.txt, measure.txt, dynamics.txt, copy_50.json and, of
 # float32, training_step.txt and engine.txt, all in docs/results. Of a CPU, fitted to cpu_scan.txt (one thread), warming
-# to attractors_small.json. What agents take is in docs/reinforcement.md. A group takes the processor time of all
+# to attractors_small.json. What agents take is in docs/guide/agents.md. A group takes the processor time of all
 # experiments at the scale smoke, over the number of their groups.
 RATES = {
     "cuda": Rate(
@@ -103,7 +103,8 @@ with LSTM, 4.5 with GRU, 1.2 with BRC. What is forecast is 0.7 (MGU) to 1.3 (BRC
 TF32_FROM = 2e7
 """Rows of a gradient step times weights from which products are computed in TF32 where it is allowed.
 
-With few rows float32 is faster (docs/engine.md): ten GRUs of 128 units, batch 32, stay in it, ten of 256 do not.
+With few rows float32 is faster (docs/results/engine_records.md): ten GRUs of 128 units, batch 32, stay in it, ten of
+256 do not.
 """
 
 

@@ -57,7 +57,7 @@ def measure(
     """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
 
     1/batch_size means one attractor for all states, 1 an attractor for each state. Computed in float32 or better, on
-    a GPU in almost float32 (docs/engine.md), whatever the global flags say; the network is not changed.
+    a GPU in almost float32 (docs/results/engine_records.md), whatever the global flags say; the network is not changed.
 
     Args:
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or

@@ -53,7 +53,7 @@ def measured_float32() -> Iterator[None]:
     """:func:`ieee_float32`, with products of layers in almost float32 where many states advance on a GPU.
 
     A VAA of 1, or of a single attractor, was the same in every network that was compared; values between differed by up
-    to 0.06, see ``docs/engine.md``. Where a gradient is needed these products are in float32 all the same.
+    to 0.06 (``docs/results/engine_records.md``). Where a gradient is needed, these products are in float32.
     """
     with ieee_float32(), engine(precision="tf32x3"):
         yield

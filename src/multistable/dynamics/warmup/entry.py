@@ -65,8 +65,8 @@ def warmup(
     The default looks at the true VAA every few steps and goes on until it has reached ``target``, and, up to step 100,
     until states have come to rest as well; the weights are the last with which VAA had reached it. With a target below
     0.95 it gives sequences few attractors, far from each other, until the VAA is the target within ``tolerance``; where
-    it does not get there, ``history.outcome`` is ``"missed"`` (docs/warmup.md). The paper's procedure, Algorithm 3,
-    takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
+    it does not get there, ``history.outcome`` is ``"missed"`` (docs/reference/warmup.md). The paper's procedure,
+    Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``, and measures at the end.
 
     A network that is not multistable in the end gets a :class:`WarmupWarning`, and ``history.outcome`` says why. So
     does one of several layers with one that the paper's procedure left behind (``history.behind``). If anything stops
