@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 import multistable as ms
 from multistable.cells import CELLS
-from multistable.dynamics.measure.algorithm_1 import Measure, estimate, measuring
+from multistable.dynamics.measure.algorithm_1_measure import Measure, estimate, measuring
 from multistable.dynamics.system.draws import Draws
 from multistable.scan import scan
 

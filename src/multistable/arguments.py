@@ -79,7 +79,7 @@ def shown(value: Any) -> str:
 
 def _integer(name: str, value: Any, least: int, accepted: str) -> int:
     try:
-        # An int of a class of its own stays of it: by that a default is told from what was asked for.
+        # An instance of a subclass of int is returned as it is: AtMost marks a default that nobody asked for.
         given = value if isinstance(value, int) else plain(value)
         number = least - 1 if isinstance(given, bool) else given if isinstance(given, int) else operator.index(given)
     except TypeError:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.measure.algorithm_1 import estimate, measuring
+from multistable.dynamics.measure.algorithm_1_measure import estimate, measuring
 from multistable.dynamics.system.draws import Draws
 from networks import WithReadout
 

@@ -1,8 +1,9 @@
 """The cells of appendix A in NumPy, written from the paper with one matrix a gate, to compare the library with.
 
 Matrices are the paper's, ``(out, in)``, and act on the rows of ``(n, in)`` arrays. The second biases of ``torch.nn``
-(``b_fh`` and so on) count as zero where there are none. Every operation is analytic and works on complex arrays, so
-that the complex step Im f(x + ih) / h gives derivatives without cancellation. Below them are helpers of several tests.
+(``b_fh`` and so on) count as zero where there are none. Every operation is analytic and works on complex arrays,
+so that the complex step Im f(x + ih) / h gives derivatives without cancellation. At the end are helpers that several
+test files share.
 """
 
 from collections.abc import Callable

@@ -132,7 +132,7 @@ def test_the_last_state_alone_is_the_last_of_all_to_the_bit(cell, double, backen
                 _, start = layer(torch.randn(2, 3, 2))
                 start = tuple(type(x)(*(field[-1] for field in x)) for x in start)
                 _, everything = layer(u, start)
-                last = layer.last(u, start)
+                last = layer.only_last(u, start)
             for x, y in zip(last, everything, strict=True):
                 assert all(torch.equal(a, b[-1]) for a, b in zip(x, y, strict=True))
 

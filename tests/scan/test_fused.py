@@ -202,11 +202,12 @@ def test_strides_are_taken_as_they_come():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settle_ends_where_a_scan_ends(name):
+def test_only_the_last_state_is_that_where_a_scan_ends(name):
     cell, weights, projected, state, _ = map_single(problem(name, 1, 3, 48, (2,)))
     for steps in (1, 6):
-        expected = fused.scan(cell.bind(weights), projected.expand(steps, *projected.shape[1:]), state)
-        last = fused.settle(cell.bind(weights), projected[0], state, steps)
+        constant = projected.expand(steps, *projected.shape[1:])
+        expected = fused.scan(cell.bind(weights), constant, state)
+        last = fused.scan(cell.bind(weights), constant, state, only_last=True)
         for x, y in zip(last, expected, strict=True):
             assert torch.equal(x, y[-1])
 

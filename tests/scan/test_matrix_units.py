@@ -110,7 +110,7 @@ def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, inp
     states = fused.scan_input(*arguments, precision=precision)
     for value, exact in zip(states, expected, strict=True):
         assert relative_error(value, exact) < error
-    for value, last in zip(states, fused.last_of_input(*arguments, precision=precision), strict=True):
+    for value, last in zip(states, fused.scan_input(*arguments, precision=precision, only_last=True), strict=True):
         assert torch.equal(value[-1], last)
 
 
@@ -138,13 +138,13 @@ def test_steps_are_the_same_however_many_are_taken_at_once(inputs, matrix_units)
     matrix_units(9)
     cell, weights, _, state, _ = map_single(problem("gru", 4, 17, 200, (2,), inputs=inputs))
     cell, u = cell.bind(weights), torch.randn(4, 2, 17, inputs, device=DEVICE)
-    at_once = fused.last_of_input(cell, u, state, precision="tf32x3")
-    before = fused.last_of_input(cell, u[:3], state, precision="tf32x3")
-    assert torch.equal(fused.last_of_input(cell, u[3:], before, precision="tf32x3").h, at_once.h)
-    at_once = fused.last_of_input(cell, u[:1], state, precision="tf32x3", steps=4)
+    at_once = fused.scan_input(cell, u, state, precision="tf32x3", only_last=True)
+    before = fused.scan_input(cell, u[:3], state, precision="tf32x3", only_last=True)
+    assert torch.equal(fused.scan_input(cell, u[3:], before, precision="tf32x3", only_last=True).h, at_once.h)
+    at_once = fused.scan_input(cell, u[:1], state, precision="tf32x3", steps=4, only_last=True)
     before = fused.scan_input(cell, u[:1], state, precision="tf32x3", steps=3)
     before = cell.State(*(field[-1] for field in before))
-    assert torch.equal(fused.last_of_input(cell, u[:1], before, precision="tf32x3").h, at_once.h)
+    assert torch.equal(fused.scan_input(cell, u[:1], before, precision="tf32x3", only_last=True).h, at_once.h)
 
 
 @pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
@@ -158,7 +158,7 @@ def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_u
     results = [run(fused.scan, cell, weights, projected, state, upstream, precision="tf32") for _ in range(2)]
     for x, y in zip(*(tuple(states) + tuple(grads.values()) for states, grads in results), strict=True):
         assert torch.equal(x, y)
-    last = fused.settle(cell.bind(weights), projected[0], state, 5, precision="tf32")
+    last = fused.scan(cell.bind(weights), projected, state, precision="tf32", only_last=True)
     kept = fused.scan(cell.bind(weights), projected, state, precision="tf32")
     for x, y, z in zip(last, kept, results[0][0], strict=True):
         assert torch.equal(x, y[-1])
@@ -258,7 +258,8 @@ def test_three_products_are_a_function_of_the_state(name, hidden, processors, ma
     cell = cell.bind(weights)
 
     def after(steps, state, projected=projected):
-        return fused.settle(cell, projected[0], state, steps, precision="tf32x3")
+        constant = projected[:1].expand(steps, *projected.shape[1:])
+        return fused.scan(cell, constant, state, precision="tf32x3", only_last=True)
 
     kept = fused.scan(cell, projected.expand(5, *projected.shape[1:]), state, precision="tf32x3")
     expected = [x[-1] for x in kept]

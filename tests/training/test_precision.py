@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics.measure import algorithm_1
+from multistable.dynamics.measure import algorithm_1_measure
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup import verification
@@ -84,7 +84,7 @@ def test_measures_are_in_almost_float32(outer, monkeypatch):
             seen.append((settings.precision, torch.backends.cuda.matmul.fp32_precision in ("ieee", "none")))
         return stabilise(system, states, u, min(steps, 10))
 
-    for module in (algorithm_1, verification):
+    for module in (algorithm_1_measure, verification):
         monkeypatch.setattr(module, "stabilise", noting)
     sequences, rnn = torch.randn(5, 8, 1), torch.nn.GRU(1, 4)
     with outer():

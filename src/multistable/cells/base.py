@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import positive_integer
 
-# What every module has, as opposed to what a cell's own class adds to it.
+# The attributes that every module has. All others are a cell's own.
 _MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
@@ -24,10 +24,10 @@ class Hidden(NamedTuple):
 class Cell(nn.Module, ABC, Generic[S]):
     """A recurrent cell, x_t = f(x_{t-1}, u_t), that knows nothing of time loops.
 
-    A new cell is this class with parameters made in ``__init__`` (``input_weight`` and ``bias`` among them, unless
-    it has its own :meth:`project`) and :meth:`step`. Write it for tensors with any leading dimensions ``...``, one
-    entry for each independent recurrence: weights ``(..., in, out)``, inputs ``(..., n, in)``, states
-    ``(..., n, hidden_size)``. Ensembles and double layers then work by themselves.
+    A new cell is a subclass that makes its parameters in ``__init__`` (among them ``input_weight`` and ``bias``, unless
+    it overrides :meth:`project`) and defines :meth:`step`. Write it for tensors with any leading dimensions ``...``,
+    one entry for each independent recurrence: weights ``(..., in, out)``, inputs ``(..., n, in)``, states
+    ``(..., n, hidden_size)``. Ensembles and double layers then need no code of their own.
 
     A cell is also a module of its own: ``cell(u, state) -> (output, state)`` takes one step.
     """
@@ -37,32 +37,29 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     input_weight: Tensor
     bias: Tensor
-    recurrent_bias: Tensor | None
-    """The second bias vector that ``torch.nn`` has, of the product with the state; ``None`` where there is one bias."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         self.input_size = positive_integer("input_size", input_size)
         self.hidden_size = positive_integer("hidden_size", hidden_size)
-        self.recurrent_bias = None
 
     @property
     def input_bias(self) -> Tensor:
-        """The bias that :meth:`project` adds: the sum of both biases where there are two."""
-        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
+        """The bias that :meth:`project` adds. Override it in a cell with more than one bias."""
+        return self.bias
 
     def project(self, u: Tensor) -> Tensor:
-        """The part of the pre-activations that the input alone decides, W_u u_t + b for all gates side by side.
+        """The part of the pre-activations that depends on the input alone, W_u u_t + b for all gates side by side.
 
-        Computed for all time steps at once, before the time loop: ``(..., n, input_size)`` to
-        ``(..., n, any)``. Override it where a cell treats its input in another way.
+        It is computed for all time steps at once, before the time loop: ``(..., n, input_size)`` to ``(..., n, any)``.
+        Override it in a cell that treats its input in another way.
         """
         weight, bias = self.input_weight, self.input_bias.unsqueeze(-2)
         if u.dtype != weight.dtype and not torch.is_autocast_enabled(u.device.type):
             raise TypeError(f"the input must be in {weight.dtype}, as the weights are, got {u.dtype}")
         if weight.dim() == 2 or u.shape[1:-2] != weight.shape[:-2]:
             return u @ weight + bias
-        # One product for each network: broadcast over time, its gradient would be a weight for each time step.
+        # One product for each member: broadcast over time, the gradient would be a weight for each time step.
         first = u.movedim(0, -3)
         projected = first.flatten(-3, -2) @ weight + bias
         return projected.unflatten(-2, first.shape[-3:-1]).movedim(-3, 0)
@@ -72,7 +69,7 @@ class Cell(nn.Module, ABC, Generic[S]):
         """The state at time t from the projected input of time t and the state at time t-1."""
 
     def checked_step(self, projected: Tensor, state: S) -> S:
-        """:meth:`step`, of whoever wrote it, with an error where it returns no state."""
+        """:meth:`step`, with an error if it returns no state."""
         state = self.step(projected, state)
         if not isinstance(state, tuple):
             fields = ", ".join(self.State._fields)
@@ -96,16 +93,16 @@ class Cell(nn.Module, ABC, Generic[S]):
         return state[0], state
 
     def bind(self, weights: dict[str, Tensor]) -> Self:
-        """The same equations over other tensors, for instance stacked or transposed ones, in place of all parameters.
+        """The same equations with ``weights``, for instance stacked or transposed ones, in place of all parameters.
 
-        The tensors are used as they are, not copied into parameters: gradients flow to where they came from.
+        The tensors are used as they are, not copied into parameters: gradients flow to what they were made from.
         """
         bound = copy.copy(self)
         bound._parameters = cast(Any, dict(weights))
         return bound
 
     def same_equations(self, other: "Cell[Any]") -> bool:
-        """Whether the two differ in nothing but the values of their weights, so that these can be stacked."""
+        """Whether two cells differ in nothing but the values of their weights, which can then be stacked."""
         if type(self) is not type(other) or self._weight_forms() != other._weight_forms():
             return False
         mine, theirs = self._options(), other._options()

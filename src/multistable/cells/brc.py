@@ -9,7 +9,7 @@ from multistable.cells.base import Cell, Hidden
 
 
 class BRC(Cell[Hidden]):
-    """BRC; columns of the weights in the order c, a, h. A unit sees its own past alone: no recurrent matrix."""
+    """BRC; columns of the weights in the order c, a, h. Each unit sees its own past alone: no matrix is recurrent."""
 
     State = Hidden
 

@@ -13,7 +13,7 @@ from multistable.cells.lstm import LSTM
 class ChronoLSTM(LSTM):
     """An LSTM with forget biases b_f = log U(1, t_max - 1), input biases b_i = -b_f, and no other bias.
 
-    A second bias vector (``recurrent_bias=True``) starts at zero: drawn twice, the biases would be twice as large.
+    The second bias vector (``recurrent_bias=True``) starts at zero: drawn twice, the biases would be twice as large.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
-"""The simple recurrent cell of ``torch.nn.RNN``: not in the paper, here so that its networks can be studied."""
+"""The simple recurrent cell of ``torch.nn.RNN``. Not in the paper: it lets networks of that kind be studied."""
 
 from typing import Any
 
 from torch import Tensor, relu, tanh
 
+from multistable.arguments import truth_value
 from multistable.cells import initial
 from multistable.cells.base import Cell, Hidden
 
@@ -15,6 +16,7 @@ class Elman(Cell[Hidden]):
     """
 
     State = Hidden
+    recurrent_bias: Tensor | None
 
     def __init__(
         self,
@@ -32,7 +34,13 @@ class Elman(Cell[Hidden]):
         self.input_weight = initial.glorot(input_size, hidden_size, gates=1, **factory)
         self.recurrent_weight = initial.orthogonal(hidden_size, gates=1, **factory)
         self.bias = initial.constant(hidden_size, value=0.0, **factory)
-        self.recurrent_bias = initial.constant(hidden_size, value=0.0, **factory) if recurrent_bias else None
+        both = truth_value("recurrent_bias", recurrent_bias)
+        self.recurrent_bias = initial.constant(hidden_size, value=0.0, **factory) if both else None
+
+    @property
+    def input_bias(self) -> Tensor:
+        """The sum of both biases."""
+        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
 
     def step(self, projected: Tensor, state: Hidden) -> Hidden:
         activation = tanh if self.nonlinearity == "tanh" else relu

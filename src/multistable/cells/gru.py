@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, sigmoid, tanh
 
+from multistable.arguments import truth_value
 from multistable.cells import initial
 from multistable.cells.base import Cell, Hidden
 
@@ -12,22 +13,24 @@ from multistable.cells.base import Cell, Hidden
 class GRU(Cell[Hidden]):
     """GRU; columns of the weights in the order z, r, h.
 
-    ``recurrent_bias=True`` adds the second bias vector that ``torch.nn.GRU`` has and the paper has not, one entry for
-    each gate: those of z and r are added to the first bias, that of the candidate stands inside, r * (W_hh h + b_hh).
+    ``recurrent_bias=True`` adds the second bias vector of ``torch.nn.GRU``, which the paper does not have. For z and r
+    it is added to the first bias; for the candidate it is inside the product with r, as in r * (W_hh h + b_hh).
     """
 
     State = Hidden
+    recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
         self.input_weight = initial.glorot(input_size, hidden_size, gates=3, **factory)
         self.recurrent_weight = initial.orthogonal(hidden_size, gates=3, **factory)
         self.bias = initial.constant(3 * hidden_size, value=0.0, **factory)
-        self.recurrent_bias = initial.constant(3 * hidden_size, value=0.0, **factory) if recurrent_bias else None
+        both = truth_value("recurrent_bias", recurrent_bias)
+        self.recurrent_bias = initial.constant(3 * hidden_size, value=0.0, **factory) if both else None
 
     @property
     def input_bias(self) -> Tensor:
-        """The bias of the input: that of z and r is the sum of both, that of the candidate the first alone."""
+        """The sum of both biases for z and r, and the first alone for the candidate."""
         if self.recurrent_bias is None:
             return self.bias
         gates = 2 * self.hidden_size
@@ -41,8 +44,9 @@ class GRU(Cell[Hidden]):
     def step(self, projected: Tensor, state: Hidden) -> Hidden:
         z_u, r_u, h_u = projected.chunk(3, dim=-1)
         z_h, r_h, h_h = (state.h @ self.recurrent_weight).chunk(3, dim=-1)
-        if self.candidate_bias is not None:
-            h_h = h_h + self.candidate_bias.unsqueeze(-2)
+        b_hh = self.candidate_bias
+        if b_hh is not None:
+            h_h = h_h + b_hh.unsqueeze(-2)
         z = sigmoid(z_u + z_h)
         r = sigmoid(r_u + r_h)
         return Hidden(z * state.h + (1 - z) * tanh(h_u + r * h_h))

@@ -11,7 +11,7 @@ from torch.nn import Parameter, init
 def glorot(
     rows: int, columns: int, *, gates: int, generator: torch.Generator | None = None, **factory: Any
 ) -> Parameter:
-    """``(rows, gates * columns)``: each gate's matrix drawn by itself from U(-a, a), a = sqrt(6 / (rows + columns))."""
+    """``(rows, gates * columns)``: each gate's matrix is drawn from U(-a, a), a = sqrt(6 / (rows + columns))."""
     bound = math.sqrt(6 / (rows + columns))
     return uniform(rows, gates * columns, bound=bound, generator=generator, **factory)
 
@@ -28,7 +28,7 @@ def uniform(*shape: int, bound: float, generator: torch.Generator | None = None,
 
 
 def constant(*shape: int, value: float, generator: torch.Generator | None = None, **factory: Any) -> Parameter:
-    """``shape``, filled with ``value``; the generator is accepted, and not used, so that all calls look alike."""
+    """``shape``, filled with ``value``; the generator is not used, it is accepted so that all calls look alike."""
     return Parameter(torch.full(shape, value, **factory))
 
 

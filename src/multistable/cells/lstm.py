@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, sigmoid, tanh
 from torch.nn import Parameter
 
+from multistable.arguments import truth_value
 from multistable.cells import initial
 from multistable.cells.base import Cell
 
@@ -20,11 +21,12 @@ class HiddenAndMemory(NamedTuple):
 class LSTM(Cell[HiddenAndMemory]):
     """LSTM with PyTorch's initial weights; columns of the weights in the order f, i, r (output gate), c.
 
-    PyTorch has two bias vectors that are added. ``recurrent_bias=True`` keeps both, each a parameter, so that their sum
-    moves twice as far in a step of Adam. Without it the cell has one, the sum of the two that PyTorch would draw.
+    PyTorch has two bias vectors, which are added. With ``recurrent_bias=True`` both are parameters, so that their sum
+    moves twice as far in a step of Adam. Otherwise the cell has one, drawn as the sum of the two.
     """
 
     State = HiddenAndMemory
+    recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)
@@ -32,8 +34,14 @@ class LSTM(Cell[HiddenAndMemory]):
         self.input_weight = initial.uniform(input_size, 4 * hidden_size, bound=bound, **factory)
         self.recurrent_weight = initial.uniform(hidden_size, 4 * hidden_size, bound=bound, **factory)
         first, second = (initial.uniform(4 * hidden_size, bound=bound, **factory) for _ in range(2))
-        self.bias = first if recurrent_bias else Parameter(first.detach() + second.detach())
-        self.recurrent_bias = second if recurrent_bias else None
+        both = truth_value("recurrent_bias", recurrent_bias)
+        self.bias = first if both else Parameter(first.detach() + second.detach())
+        self.recurrent_bias = second if both else None
+
+    @property
+    def input_bias(self) -> Tensor:
+        """The sum of both biases."""
+        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
 
     def step(self, projected: Tensor, state: HiddenAndMemory) -> HiddenAndMemory:
         f, i, r, c = (projected + state.h @ self.recurrent_weight).chunk(4, dim=-1)

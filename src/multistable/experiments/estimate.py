@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from multistable.cells import CELLS, Cell
-from multistable.dynamics.warmup.entry import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_STABILISATION
+from multistable.dynamics.warmup.run_warmup import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_STABILISATION
 from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask

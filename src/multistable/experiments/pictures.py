@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.dynamics.warmup.entry import FINAL_STABILISATION
+from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
 from multistable.experiments.experiment import Result, Spread, grouped, spread
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.measure.algorithm_2 import random_hidden_states
-from multistable.dynamics.measure.variability import vaa
+from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import ieee_float32
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import flat, studying
@@ -72,10 +72,10 @@ def settling(
         draws = Draws(generator, system.members)
         states = random_hidden_states(system, data, torch.arange(len(data)), draws)
         u = system.constant_input(0, draws).expand(len(data), -1)
-        system = system.frozen()
+        system = system.with_present_weights()
         told = [flat(states)]
         for gap in times.diff(prepend=times.new_zeros(1)).tolist():
-            states = system.last(u.expand(gap, *u.shape), states)
+            states = system.only_last(u.expand(gap, *u.shape), states)
             told.append(flat(states))
     return Settling(
         times=torch.cat([times.new_zeros(1), times]),

@@ -1,7 +1,8 @@
 """Weights of ``torch.nn`` recurrences, to and from the cells of this library.
 
-PyTorch keeps ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two
-bias vectors. The cells here keep ``(in, gates * hidden)`` with gates in the paper's order, and here both biases.
+PyTorch has ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two bias
+vectors. The cells here have ``(in, gates * hidden)`` matrices with gates in the paper's order. Converted ones have both
+biases too.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class TorchRecurrence:
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
     torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
-    # A forward of the user's own, or hooks around it, may do anything: such a module is called, not taken apart.
+    # A user's own forward, or hooks before it, may do anything: such a module is called as it is, not taken apart.
     if torch_kind is None or type(module).forward is not torch_kind.forward or module._forward_pre_hooks:
         return None
     kind = _KINDS[torch_kind]
@@ -65,7 +66,7 @@ def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
 
 
 def _options(module: nn.Module) -> dict[str, Any]:
-    """What the cells of a ``torch.nn`` recurrence are made with: both of its biases, and an Elman cell's activation."""
+    """The options of a cell that computes what a ``torch.nn`` recurrence does: both biases, and Elman's activation."""
     nonlinearity = getattr(module, "nonlinearity", None)
     return {"recurrent_bias": True} | ({} if nonlinearity is None else {"nonlinearity": nonlinearity})
 
@@ -73,7 +74,7 @@ def _options(module: nn.Module) -> dict[str, Any]:
 def from_torch(module: Any) -> RNN:
     """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``.
 
-    All its weights require gradients; one without bias gets a bias of zero.
+    All its weights require gradients. Where the module has no bias, the network has biases of zero.
     """
     layers = torch_recurrences(module)
     if layers is None or not isinstance(module, nn.RNNBase):
@@ -125,7 +126,7 @@ def to_torch(network: RNN) -> nn.RNNBase:
 def _from_torch(
     kind: type[Cell[Any]], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None, bias_hh: Tensor | None
 ) -> dict[str, Tensor]:
-    """Our weights, made of theirs by differentiable operations."""
+    """The weights of our cell, derived from theirs by differentiable operations."""
     if bias_ih is None or bias_hh is None:
         bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
     weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
@@ -133,7 +134,7 @@ def _from_torch(
 
 
 def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:
-    """Their weights, made of ours."""
+    """Their weights, derived from those of our cell."""
     second = torch.zeros_like(cell.bias) if cell.recurrent_bias is None else cell.recurrent_bias
     return {
         "weight_ih": _reorder(kind, cell.input_weight.T),

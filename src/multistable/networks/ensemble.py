@@ -12,7 +12,7 @@ from multistable.networks.rnn import RNN
 
 
 class Ensemble(nn.Module):
-    """R networks as one: every weight stacked along a first dimension of size R.
+    """R networks, its members, as one: every weight is stacked along a first dimension of size R.
 
     One forward pass advances all members, one backward pass gives each its own gradient, and one step of an
     elementwise optimiser such as Adam trains each exactly as if alone. The members are copied, not changed.
@@ -25,13 +25,13 @@ class Ensemble(nn.Module):
         super().__init__()
         members = list(members)
         _check_members(members)
-        self.size = len(members)
         self.network = copy.deepcopy(members[0])
+        self._members = len(members)
         weights = [dict(member.named_parameters()) for member in members]
         _set_parameters(self.network, {name: torch.stack([w[name] for w in weights]) for name in weights[0]})
 
     def __len__(self) -> int:
-        return self.size
+        return self._members
 
     @property
     def batch_first(self) -> bool:
@@ -44,7 +44,7 @@ class Ensemble(nn.Module):
             x: one batch for all members in the layout of a member, ``(time, n, input_size)``, or a batch for
                 each, ``(time, R, n, input_size)``; with ``batch_first`` ``(n, time, input_size)`` or
                 ``(R, n, time, input_size)``.
-            state: as returned by an earlier call; zero when not given.
+            state: as returned by an earlier call; zero if not given.
 
         Returns:
             Output ``(time, R, n, hidden_size)``, with ``batch_first`` ``(R, n, time, hidden_size)``, and the
@@ -52,13 +52,13 @@ class Ensemble(nn.Module):
         """
         member_dim = 0 if self.batch_first else 1
         if isinstance(x, Tensor) and x.dim() == 3:
-            x = x.unsqueeze(member_dim).expand(*x.shape[:member_dim], self.size, *x.shape[member_dim:])
+            x = x.unsqueeze(member_dim).expand(*x.shape[:member_dim], len(self), *x.shape[member_dim:])
         if not isinstance(x, Tensor):
             raise TypeError(f"the input of an ensemble must be a tensor, got {type(x).__name__}")
-        if x.dim() != 4 or x.shape[member_dim] != self.size:
+        if x.dim() != 4 or x.shape[member_dim] != len(self):
             layout = "(R, n, time, features)" if self.batch_first else "(time, R, n, features)"
             raise ValueError(
-                f"the input of an ensemble of R = {self.size} must be {layout}, or one batch for all members "
+                f"the input of an ensemble of R = {len(self)} must be {layout}, or one batch for all members "
                 f"without R, got shape {tuple(x.shape)}"
             )
         return self.network(x, state)
@@ -67,10 +67,10 @@ class Ensemble(nn.Module):
         """The members as separate networks, with their present weights."""
         member = copy.deepcopy(self.network)
         members = []
-        for index in range(self.size):
+        for index in range(len(self)):
             _set_parameters(member, {name: p[index].clone() for name, p in self.network.named_parameters()})
             members.append(member)
-            member = copy.deepcopy(member)  # of one member's size, not of all
+            member = copy.deepcopy(member)  # of one member's size, not of all of them
         return members
 
     def select(self, members: Sequence[int]) -> "Ensemble":
@@ -87,7 +87,7 @@ class Ensemble(nn.Module):
             self.network.get_parameter(name)[list(members)] = weight
 
     def extra_repr(self) -> str:
-        return f"size={self.size}"
+        return f"members={len(self)}"
 
 
 def _check_members(members: Sequence[RNN]) -> None:

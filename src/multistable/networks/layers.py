@@ -35,8 +35,8 @@ class Layer(nn.Module, ABC):
         """
 
     @abstractmethod
-    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
-        """The state after the last step alone, without gradient; arguments as for :meth:`forward`."""
+    def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        """The state after the last step, without gradient; arguments as for :meth:`forward`."""
 
     @property
     def warmable(self) -> "Layer":
@@ -47,8 +47,8 @@ class Layer(nn.Module, ABC):
         """The state of :attr:`warmable` out of that of the whole layer."""
         return state
 
-    def frozen(self) -> "Layer":
-        """The layer over its present weights, for many calls without a change of them."""
+    def with_present_weights(self) -> "Layer":
+        """The same layer for as long as its weights do not change; one that derives its weights does so once."""
         return self
 
 
@@ -69,10 +69,14 @@ class CellLayer(Layer):
         return sum(cell.hidden_size for cell in self.cells)
 
     def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
-        states = _scan_side_by_side(self.cells, u, state)
-        return _joined([x[0] for x in states]), states
+        cells = self.cells
+        if len(cells) == 1:
+            states = scan(cells[0], u, None if state is None else state[0])
+            return states[0], (states,)
+        after = _scan_side_by_side(cells, u, state)
+        return torch.cat([states[0] for states in after], dim=-1), after
 
-    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+    def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         return _scan_side_by_side(self.cells, u, state, only_last=True)
 
     @property
@@ -138,7 +142,7 @@ class Double(CellLayer):
 def _scan_side_by_side(
     cells: Sequence[Cell[Any]], u: Tensor, state: LayerState | None, only_last: bool = False
 ) -> LayerState:
-    """The states of each cell; cells of one kind and size advance in one scan, along a new leading dimension."""
+    """The states of each cell; cells that can be stacked advance in one scan, along a new leading dimension."""
     if not _stackable(cells):
         before = state or [None] * len(cells)
         return tuple(scan(cell, u, x, only_last=only_last) for cell, x in zip(cells, before, strict=True))

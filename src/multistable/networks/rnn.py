@@ -16,7 +16,7 @@ from multistable.networks.layers import CellLayer, Double, LayerState, Single
 
 CellSpec = str | Callable[..., Cell[Any]]
 
-# What every cell is given to make its weights with, where it is asked for.
+# The arguments with which every cell makes its weights. They are passed on only if they are given.
 _FACTORY = ("generator", "device", "dtype")
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -32,9 +32,9 @@ class RNN(nn.Module):
         num_layers: how many layers.
         double: make every layer a double layer (:class:`Double`).
         batch_first: inputs and outputs are ``(n, time, features)`` instead of ``(time, n, features)``.
-        generator: where the initial weights are drawn from; PyTorch's global generator when not given.
+        generator: where the initial weights are drawn from; PyTorch's global generator if not given.
         options: further arguments of the cell, for instance ``t_max`` of ``"chrono"``. Both halves of a double
-            layer get them; ``functools.partial`` gives one half its own.
+            layer get them; use ``functools.partial`` to give one half its own.
     """
 
     layers: nn.ModuleList
@@ -62,7 +62,7 @@ class RNN(nn.Module):
         for make in makers:
             check_options(make, options)
         factory = {"generator": generator, "device": device, "dtype": dtype}
-        # A cell of the user's own need not know of what is not asked for.
+        # A user's own cell need not accept what is not given.
         factory = {name: value for name, value in factory.items() if value is not None} | options
 
         def layer(features: int) -> CellLayer:
@@ -70,16 +70,8 @@ class RNN(nn.Module):
                 return Double(*(_made(make(features, hidden_size // 2, **factory)) for make in makers))
             return Single(_made(makers[0](features, hidden_size, **factory)))
 
-        self.batch_first = batch_first
+        self.input_size, self.hidden_size, self.batch_first = input_size, hidden_size, batch_first
         self.layers = nn.ModuleList(layer(hidden_size if i else input_size) for i in range(num_layers))
-
-    @property
-    def input_size(self) -> int:
-        return self._stack[0].input_size
-
-    @property
-    def hidden_size(self) -> int:
-        return self._stack[0].hidden_size
 
     @property
     def num_layers(self) -> int:
@@ -133,7 +125,7 @@ class RNN(nn.Module):
         return u, states
 
     def pack_state(self, states: Sequence[LayerState]) -> Any:
-        """The layers' states in the form :meth:`forward` returns: each field stacked over layers, first dimension."""
+        """The layers' states in the form that :meth:`forward` returns: each field stacked over layers."""
         merged = [layer.merge(state) for layer, state in zip(self._stack, states, strict=True)]
         fields = [torch.stack([fields[name] for fields in merged]) for name in merged[0]]
         return fields[0] if len(fields) == 1 else tuple(fields)
@@ -164,14 +156,14 @@ class RNN(nn.Module):
         output, states = self.advance(u, state)
         last = lengths.to(u.device) - 1
         end = _map(self.pack_state(states), lambda s: s[:, last, torch.arange(len(last), device=u.device)])
-        # The order of the input is kept, so that the output can be compared with it entry by entry.
+        # The output has the order of the input, so that the two can be compared entry by entry.
         order = slice(None) if packed.sorted_indices is None else packed.sorted_indices
         repacked = pack_padded_sequence(output[:, order], lengths[order if isinstance(order, slice) else order.cpu()])
         return repacked._replace(sorted_indices=packed.sorted_indices, unsorted_indices=packed.unsorted_indices), end
 
 
 def check_options(cell: CellSpec, options: Iterable[str]) -> None:
-    """The names are those of arguments of the cell beyond its sizes, as far as its signature tells."""
+    """Raise if one of the names is no argument of the cell beyond its sizes, as far as its signature tells."""
     known = _options_of(_cell_maker(cell))
     unknown = [] if known is None else [name for name in options if name not in known]
     if unknown:
@@ -190,12 +182,12 @@ def _options_of(make: Callable[..., Any]) -> list[str] | None:
         make = make.func
     if not isinstance(make, type):
         return _named([make], first=2 + bound)
-    # What the ``__init__`` of a cell does not name is for the class above it, or for the initial weights.
+    # The ``__init__`` of a cell hands on what it does not name, to the class above it and to the initial weights.
     return _named([vars(kind)["__init__"] for kind in make.__mro__ if "__init__" in vars(kind)], first=3 + bound)
 
 
 def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | None:
-    """The arguments after the ``first`` ones, of functions each of which hands on to the next what it does not name."""
+    """The arguments of functions after the ``first`` ones; each function hands on to the next what it does not name."""
     names: list[str] = []
     for function in functions:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
@@ -228,7 +220,7 @@ def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
 
 
 def _made(cell: Any) -> Cell[Any]:
-    """What a function of the user's own made is a cell."""
+    """``cell``, or an error if the user's function made something else."""
     if not isinstance(cell, Cell):
         raise TypeError(f"cell must make a Cell, got one that makes a {type(cell).__name__}")
     return cell

@@ -21,11 +21,11 @@ class Settings:
     """What :func:`engine` sets.
 
     Attributes:
-        backend: ``"fused"`` for one launch or loop over the whole sequence, ``"reference"`` for the plain loop,
-            ``"auto"`` for the first where it can be had.
-        precision: of the float32 products with recurrent matrices on a GPU, at least: ``"ieee"``; ``"tf32x3"``, almost
-            float32 where no gradient is needed, as measures have it whatever is set outside, and of those with the
-            input as well; or ``"tf32"``.
+        backend: which time loop. ``"fused"`` is one launch or loop over the whole sequence, ``"reference"`` the plain
+            loop, ``"auto"`` the fused loop where there is one and the plain loop elsewhere.
+        precision: the least precision of float32 products on a GPU. ``"ieee"`` is float32 and ``"tf32"`` is TF32, both
+            for the products with recurrent matrices. ``"tf32x3"`` is almost float32, for these and for the products
+            with the input; where a gradient is needed, it is float32. Measures have it whatever is set outside.
     """
 
     backend: str = "auto"
@@ -43,16 +43,17 @@ _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # 
 
 @contextmanager
 def engine(*, backend: str | None = None, precision: str | None = None) -> Iterator[Settings]:
-    """Choose the time loop and the precision of its products, for what is computed inside.
+    """Choose the time loop, and the precision of its products, for what is computed inside.
 
     ``with ms.engine(backend="fused", precision="tf32"): ...``. What is not given stays as it is outside. The fused
     loops have first derivatives only; ``backend="reference"`` has all. ``ms.backends(rnn)`` tells which loop a network
-    gets: fused ones by their device, ``"triton"`` or ``"cpu"``.
+    gets: ``"triton"`` is the fused loop on a GPU, ``"cpu"`` the one on the CPU.
 
     Args:
-        backend: ``"auto"`` for a fused loop where there is one, ``"fused"`` for an error where there is none,
-            ``"reference"`` for the plain loop.
-        precision: of float32 products on a GPU, at least: ``"ieee"``, ``"tf32x3"`` (almost) or ``"tf32"``.
+        backend: ``"auto"`` for the fused loop where there is one, ``"fused"`` for the same, or an error where there is
+            none, ``"reference"`` for the plain loop.
+        precision: the least precision of float32 products on a GPU: ``"ieee"`` (float32), ``"tf32x3"`` (almost float32)
+            or ``"tf32"``.
     """
     given = {name: value for name, value in (("backend", backend), ("precision", precision)) if value is not None}
     token = _settings.set(replace(_settings.get(), **given))
@@ -92,43 +93,54 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
     return Choice("reference", reason)
 
 
-def advance(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
-    """All states of ``cell`` over ``steps`` steps, by the chosen time loop.
+def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = False) -> Any:
+    """Advance ``cell`` over a whole sequence of inputs, by the chosen time loop.
+
+    An input that is constant in time, made with ``u.expand(time, ...)``, costs one product instead of one a step,
+    unless its gradient is wanted.
 
     Args:
-        u: inputs ``(time, ..., n, input_size)``, or ``(1, ...)`` for one that is constant over the steps.
-        state: the state before the first step, or ``None`` for zero.
-        steps: how many.
+        u: inputs, ``(time, ..., n, input_size)`` with ``time >= 1``; ``...`` are the cell's leading dimensions.
+        state: the state before the first step, each field ``(..., n, hidden_size)``; zero if not given.
+        only_last: return the state after the last step alone, without gradient; no other is stored.
+
+    Returns:
+        ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
-    name = choose(cell, u).name
-    backend, precision = _settings.get().backend, _settings.get().precision
+    steps = len(u)
+    if steps == 0:
+        raise ValueError("sequences must have at least one time step, got length 0")
+    if u.stride(0) == 0 and not u.requires_grad:
+        u = u[:1]
+    if only_last:
+        with torch.no_grad():
+            return _only_last(cell, u, state, steps)
+    name, settings = choose(cell, u).name, _settings.get()
     if name == "triton" and (len(u) == steps or not torch.is_grad_enabled()):
-        return fused.scan_input(cell, u, state, precision=precision, steps=None if len(u) == steps else steps)
+        return fused.scan_input(cell, u, state, precision=settings.precision, steps=steps)
     projected = cell.project(u)
     state = _given(cell, projected, state)
-    # A fused loop has more to set up than one step takes. Without a gradient it keeps it all the same: a stabilisation
-    # ends early by steps that are equal to the bit, however many are taken at once.
-    plainly = steps == 1 and backend == "auto" and torch.is_grad_enabled() and projected.requires_grad
+    # A fused loop has more to set up than one step takes. Without a gradient it is used all the same: a stabilisation
+    # ends early because steps are equal to the last bit, however many are taken at once.
+    plainly = steps == 1 and settings.backend == "auto" and torch.is_grad_enabled() and projected.requires_grad
     if name == "cpu" and not plainly:
         return cpu.scan(cell, projected, state, steps)
     expanded = projected.expand(steps, *projected.shape[1:])
     if name == "triton":
-        return fused.scan(cell, expanded, state, precision=precision)
+        return fused.scan(cell, expanded, state, precision=settings.precision)
     return reference.scan(cell, expanded, state)
 
 
-@torch.no_grad()
-def settle(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
-    """The state of ``cell`` after the last step alone, none in between stored; arguments as for :func:`advance`."""
+def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
+    """The state after the last of so many steps; ``u`` has one time step if it is constant."""
     name = choose(cell, u).name
     if name == "triton":
-        precision = _settings.get().precision
-        return fused.last_of_input(cell, u, state, precision=precision, steps=None if len(u) == steps else steps)
+        return fused.scan_input(cell, u, state, precision=_settings.get().precision, steps=steps, only_last=True)
     projected = cell.project(u)
     state = _given(cell, projected, state)
     if name == "cpu":
         return cpu.last(cell, projected, state, steps)
-    return reference.last(cell, projected.expand(steps, *projected.shape[1:]), state)
+    return reference.only_last(cell, projected.expand(steps, *projected.shape[1:]), state)
 
 
 def _given(cell: Cell[Any], projected: Tensor, state: Any) -> Any:

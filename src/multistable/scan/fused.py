@@ -22,9 +22,10 @@ from multistable.cells.nbrc import NBRC
 from multistable.scan.kernels.kinds import KINDS, Kind
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
-"""Of the products with the recurrent matrix: float32; three of half precision, almost float32, for one; TF32.
+"""How precisely products with the recurrent matrix are computed: float32, almost float32, and TF32.
 
-Those with the input follow PyTorch's own setting, but for the second, where they are as precise.
+Almost float32 is the sum of three products in half precision; it applies to the products with the input as well. With
+the other two, products with the input follow PyTorch's own setting.
 """
 
 MAX_HIDDEN = 1024
@@ -41,7 +42,7 @@ _KINDS: dict[type[Cell[Any]], Kind] = {
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why the kernels cannot advance ``cell`` over inputs, ``projected`` or not, or None where they can."""
+    """Why the kernels cannot advance ``cell`` over inputs, projected or not; None if they can."""
     if type(cell) not in _KINDS:
         return f"there is no kernel for {type(cell).__name__}"
     if cell.hidden_size > MAX_HIDDEN:
@@ -52,7 +53,7 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
         return f"the kernels run on a CUDA device, got {projected.device}"
     if torch.is_autocast_enabled(projected.device.type):
         return "the kernels do not follow torch.autocast"
-    # Not cell.parameters(), which also looks for modules inside: this is host time of every call.
+    # Not cell.parameters(), which also looks for modules inside: that would be host time of every call.
     for tensor in (projected, *(weight for weight in cell._parameters.values() if weight is not None)):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"
@@ -63,8 +64,8 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     return None
 
 
-def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ieee") -> Any:
-    """All states of ``cell``.
+def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ieee", only_last: bool = False) -> Any:
+    """All states of ``cell``, or only the last.
 
     Second derivatives raise: ``reference.scan`` has them.
 
@@ -72,64 +73,50 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
         projected: projected inputs, ``(time, ..., n, gates * hidden_size)``; an input constant in time may have
             stride 0 there.
         state: the state before the first step, each field ``(..., n, hidden_size)``.
-        precision: of the recurrent products, at least, one of ``PRECISIONS``.
+        precision: the least precision of the recurrent products, one of ``PRECISIONS``.
+        only_last: return the state after the last step alone, without gradient; no other is stored.
 
     Returns:
-        The state after each step, each field ``(time, ..., n, hidden_size)``.
+        The state after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
-    from multistable.scan.kernels.recurrence import all_states
+    from multistable.scan.kernels import recurrence
 
     _check(cell, projected, precision)
     weight, bias = _recurrent(cell, projected)
     state = _expanded(cell, projected, state)
-    return cell.State(*all_states(_KINDS[type(cell)], precision, projected, None, None, weight, bias, *state))
+    run = recurrence.only_last if only_last else recurrence.all_states
+    return cell.State(*run(_KINDS[type(cell)], precision, projected, None, None, weight, bias, *state))
 
 
 def scan_input(
-    cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee", steps: int | None = None
+    cell: Cell[Any],
+    u: Tensor,
+    state: Any = None,
+    *,
+    precision: str = "ieee",
+    steps: int | None = None,
+    only_last: bool = False,
 ) -> Any:
     """``scan`` of ``cell.project(u)``, in half the memory: the recurrence overwrites the projected input.
 
     Args:
         u: inputs, ``(time, ..., n, input_size)``; leading dimensions may be 1 where the cell has more.
-        state: the state before the first step, each field ``(..., n, hidden_size)``; zero when not given.
+        state: the state before the first step, each field ``(..., n, hidden_size)``; zero if not given.
         precision: as for :func:`scan`.
-        steps: how many, if ``u (1, ...)`` is one input for all of them; without a gradient alone.
+        steps: the number of steps, if ``u (1, ...)`` is one input for all of them; only without a gradient.
+        only_last: as for :func:`scan`.
     """
-    from multistable.scan.kernels.recurrence import all_states
+    from multistable.scan.kernels import recurrence
 
-    return cell.State(*all_states(*_from_input(cell, u, state, precision), steps=steps))
-
-
-@torch.no_grad()
-def settle(cell: Cell[Any], projected: Tensor, state: Any, steps: int, *, precision: str = "ieee") -> Any:
-    """The state after ``steps`` steps under a constant input; no state in between is stored, and none has a gradient.
-
-    Args:
-        projected: one projected input, ``(..., n, gates * hidden_size)``.
-        state: the state before the first step, each field ``(..., n, hidden_size)``.
-
-    Returns:
-        The state after the last step, each field ``(..., n, hidden_size)``.
-    """
-    from multistable.scan.kernels.recurrence import last_states
-
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
-    constant = projected.expand(steps, *projected.shape)
-    _check(cell, constant, precision)
-    weight, bias = _recurrent(cell, constant)
-    state = _expanded(cell, constant, state)
-    return cell.State(*last_states(_KINDS[type(cell)], precision, constant, None, None, weight, bias, *state))
-
-
-def last_of_input(
-    cell: Cell[Any], u: Tensor, state: Any = None, *, precision: str = "ieee", steps: int | None = None
-) -> Any:
-    """The last state of :func:`scan_input` alone, without a gradient; none before is stored."""
-    from multistable.scan.kernels.recurrence import last_states
-
-    return cell.State(*last_states(*_from_input(cell, u, state, precision), steps=steps))
+    _check(cell, u, precision)
+    input_bias = cell.input_bias
+    lead = input_bias.shape[:-1]
+    if u.shape[1:-2] != lead:
+        u = u.expand(len(u), *lead, *u.shape[-2:])
+    state = () if state is None else _expanded(cell, u, state)
+    run = recurrence.only_last if only_last else recurrence.all_states
+    inputs = (_KINDS[type(cell)], precision, u, cell.input_weight, input_bias, *_recurrent(cell, u), *state)
+    return cell.State(*run(*inputs, steps=steps))
 
 
 @cache
@@ -137,19 +124,8 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def _from_input(cell: Cell[Any], u: Tensor, state: Any, precision: str) -> tuple[Any, ...]:
-    """The arguments of ``all_states`` and ``last_states`` for those of :func:`scan_input`."""
-    _check(cell, u, precision)
-    input_bias = cell.input_bias
-    lead = input_bias.shape[:-1]
-    if u.shape[1:-2] != lead:
-        u = u.expand(len(u), *lead, *u.shape[-2:])
-    state = () if state is None else _expanded(cell, u, state)
-    return _KINDS[type(cell)], precision, u, cell.input_weight, input_bias, *_recurrent(cell, u), *state
-
-
 def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
-    """Raise where the kernels cannot run."""
+    """Raise if the kernels cannot run."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     reason = supported(cell, x)
@@ -158,7 +134,7 @@ def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
 
 
 def _recurrent(cell: Cell[Any], x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent weight and bias, the latter of some GRUs, for inputs ``(time, ..., n, any)``."""
+    """The recurrent weight, and the bias inside the candidate of a GRU, for inputs ``(time, ..., n, any)``."""
     weight: Any = cell.recurrent_weight
     bias: Any = getattr(cell, "candidate_bias", None)
     lead = x.shape[1:-2]

@@ -25,8 +25,8 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
     return cell.State(*(torch.stack(field) for field in zip(*states, strict=True)))
 
 
-def last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
-    """The state after the last step alone, each field ``(..., n, hidden_size)``; arguments as for :func:`scan`."""
+def only_last(cell: Cell[Any], projected: Tensor, state: Any) -> Any:
+    """The state after the last step, each field ``(..., n, hidden_size)``; arguments as for :func:`scan`."""
     for projected_t in projected:
         state = cell.checked_step(projected_t, state)
     return state

@@ -14,8 +14,8 @@ import torch
 from multistable.arguments import check_positive_number, count, plain, positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.system.contexts import ieee_float32, tf32
-from multistable.dynamics.warmup.entry import AS_MANY_AS_POSSIBLE, DEFAULT_STEPS, FINAL_BATCH_SIZE
-from multistable.dynamics.warmup.targets import check_target, check_wanted
+from multistable.dynamics.warmup.goal import Goal
+from multistable.dynamics.warmup.run_warmup import DEFAULT_STEPS, FINAL_BATCH_SIZE
 from multistable.networks.rnn import RNN, check_options
 from multistable.tasks import settings_of
 
@@ -112,9 +112,9 @@ class Config(ABC):
         for name in ("learning_rate", "warmup_learning_rate", "eps"):
             check_positive_number(name, getattr(self, name))
         count("vaa_every", self.vaa_every)
-        goal = check_target(self.target, None)
-        if self.kind.warmed and self.warmup_algorithm == "reliable":
-            check_wanted(goal[goal < AS_MANY_AS_POSSIBLE], FINAL_BATCH_SIZE)
+        goal = Goal.of(self.target, self.warmup_algorithm)
+        if self.kind.warmed:
+            goal.check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
         self._check_cell_options()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.measure.settled_states import periods
+from multistable.dynamics.measure.fixed_points_and_cycles import periods
 from networks import FEATURES, KINDS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 300, "longest": 100}

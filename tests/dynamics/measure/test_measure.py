@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import flat, map_states, studying

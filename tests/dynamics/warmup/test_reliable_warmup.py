@@ -9,9 +9,10 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.system import studying
-from multistable.dynamics.warmup import default, entry, verification
+from multistable.dynamics.warmup import default, run_warmup, verification
 from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE, persistence_loss
-from multistable.dynamics.warmup.warming import normalised
+from multistable.dynamics.warmup.goal import Goal
+from multistable.dynamics.warmup.gradient_steps import normalised
 from networks import FEATURES, KINDS, in_layout, make, remembering
 
 
@@ -32,7 +33,7 @@ def seeded(kind, *sizes, seed):
 @pytest.fixture
 def short_verification(monkeypatch):
     """The true measure after fewer steps: these tests are about what is done with it."""
-    monkeypatch.setattr(entry, "FINAL_STABILISATION", 300)
+    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 300)
 
 
 def quick(rnn, x, **settings):
@@ -187,9 +188,9 @@ def test_each_member_ends_with_its_last_weights_to_pass_or_the_nearest(monkeypat
     """Of four, by the steps at which each passes: later weights, earlier ones, the first after step 30, and none."""
     passes, ends, kept = [{10, 30}, {10}, {40}, set()], [30, 30, 40, 60], [30, 10, 40, 50]
 
-    def judged(self, which, step):
-        passed = which & torch.tensor([step in steps for steps in passes])
-        score = torch.where(passed, 5.0, 1.0 + (step == 50)).where(which, -torch.inf)
+    def judged(self, asked, step):
+        passed = asked & torch.tensor([step in steps for steps in passes])
+        score = torch.where(passed, 5.0, 1.0 + (step == 50)).where(asked, -torch.inf)
         return verification.Verdict(passed, torch.full((4,), step / 100, dtype=torch.double), score.double())
 
     monkeypatch.setattr(verification.Verification, "judge", judged)
@@ -252,18 +253,18 @@ def test_a_network_that_forgets_under_large_inputs_does_not_pass():
     assert math.isnan(history.checks[-1].vaa)
 
 
-@pytest.mark.parametrize(("target", "method"), [(0.95, "judge"), (0.25, "near")])
+@pytest.mark.parametrize(("target", "method"), [(0.95, "judge"), (0.25, "judge_wanted")])
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_that_never_passes_has_the_weights_that_came_nearest(target, method, monkeypatch):
     rnn, seen = remembering(), []
 
-    def judged(self, which, step, *wanted):
+    def judged(self, asked, step, *goal):
         seen.append([p.detach().clone() for p in rnn.parameters()])
         score = [0.1, 0.7, 0.4][len(seen) - 1]
         return verification.Verdict(torch.tensor(False), torch.tensor(0.5).double(), torch.tensor(score).double())
 
     monkeypatch.setattr(verification.Verification, method, judged)
-    for every in ("CHECK_EVERY", "CHECK_STORED"):
+    for every in ("CHECK_EVERY", "CHECK_WANTED"):
         monkeypatch.setattr(f"multistable.dynamics.warmup.default.{every}", 2)
     history = quick(rnn, pushes(), steps=6, target=target)
     assert len(seen) == 3
@@ -335,7 +336,7 @@ def test_a_wanted_vaa_that_is_missed_is_told():
     ],
 )
 def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_target(verifies, vaa, outcome):
-    history = ms.WarmupHistory(torch.tensor(0.95), torch.tensor(torch.nan), batch_size=32, final_batch_size=32)
+    history = ms.WarmupHistory(Goal.of(0.95, "reliable"), batch_size=32, final_batch_size=32)
     history.record(ms.WarmupStep(1, torch.tensor([0.95]), torch.tensor(0.0), torch.tensor(10)))
     history.vaa, history.verifies = vaa, verifies
     assert history.outcome == outcome

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from multistable.dynamics.warmup import verification
+from multistable.dynamics.warmup.goal import Goal
 
 
 def verifying(target):
@@ -27,7 +28,7 @@ def test_a_network_passes_if_another_measure_should_be_content_too(look, shares,
     """
     looks = []
 
-    def known(self, which, step, inputs, states, scale, steps):
+    def known(self, asked, step, inputs, states, scale, steps):
         if scale == 1:
             looks.append(step)
         values = torch.tensor(shares) if len(looks) == look else torch.ones(inputs)
@@ -54,9 +55,9 @@ def test_a_network_passes_if_another_measure_should_be_content_too(look, shares,
 def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(where, worst, passes, monkeypatch):
     """Of the many inputs of the screening, which are larger than those of the measure, or of the last look's."""
 
-    def known(self, which, step, inputs, states, scale, steps):
-        which = "screening" if scale > 1 else "last look" if step > verification.SECOND_LOOK else "first look"
-        here = which == where
+    def known(self, asked, step, inputs, states, scale, steps):
+        now = "screening" if scale > 1 else "last look" if step > verification.SECOND_LOOK else "first look"
+        here = now == where
         values = torch.tensor([worst if here else 1.0] + [1.0] * (inputs - 1))
         return verification._Shares(values, values)
 
@@ -67,7 +68,7 @@ def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(where, wor
 def test_a_single_attractor_never_passes(monkeypatch):
     """Not even where all histories coincide, so that VAA is as high as it can be."""
 
-    def known(self, which, step, inputs, states, scale, steps):
+    def known(self, asked, step, inputs, states, scale, steps):
         return verification._Shares(torch.full((inputs,), 1 / 32), torch.ones(inputs))
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
@@ -90,14 +91,14 @@ def test_a_wanted_vaa_is_there_if_a_second_look_finds_it_too(wanted, first, seco
     """By its mean, and so surely that ten other inputs should find it within 0.1; one attractor is too few."""
     seeds = []
 
-    def known(self, which, step, inputs, states, scale, steps):
+    def known(self, asked, step, inputs, states, scale, steps):
         seeds.append(step)
         shares = torch.tensor(second if inputs == 40 else first).repeat(inputs)
         return verification._Shares(shares, shares)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
     network = verifying(wanted)
-    verdict = network.near(torch.tensor(True), 10, torch.tensor(wanted), 0.1)
+    verdict = network.judge_wanted(torch.tensor(True), 10, Goal(torch.tensor(wanted), torch.tensor(True), 0.1))
     assert bool(verdict.passed) == (found is not None)
     if found is not None:
         assert verdict.vaa == pytest.approx(found)

@@ -9,7 +9,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.warmup import entry
+from multistable.dynamics.warmup import run_warmup
 from networks import FEATURES, KINDS, WithReadout, in_layout, make, remembering, state_after
 
 
@@ -20,7 +20,7 @@ def generator(seed=0):
 @pytest.fixture
 def short_final_measure(monkeypatch):
     """The final measure is not what these tests are about."""
-    monkeypatch.setattr(entry, "FINAL_STABILISATION", 100)
+    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 100)
 
 
 def quick(rnn, x, **settings):

@@ -4,20 +4,18 @@ import pytest
 import torch
 
 import multistable as ms
+from multistable.dynamics.warmup.goal import Goal
 
 COLLAPSED, APART = 1 / 32, 0.95
 
 
-def history_of(
-    vaa_star, vaa=COLLAPSED, target=0.95, tolerance=torch.nan, batch_size=32, final_batch_size=32, took=None
-):
-    """VAA* of a network of one layer at each step; of several layers ``(steps, layers)``, and of R ``(..., R)``."""
+def history_of(vaa_star, vaa=COLLAPSED, target=0.95, algorithm="paper", batch_size=32, final_batch_size=32, took=None):
+    """VAA* of a network of one layer at each step; of several layers ``(steps, layers)``, of R members ``(..., R)``."""
     values = torch.as_tensor(vaa_star, dtype=torch.float32)
     values = values.unsqueeze(-1) if values.dim() == 1 else values
     leading = values.shape[2:]
-    made = ms.WarmupHistory(
-        torch.full(leading, target, dtype=torch.float64), torch.full(leading, tolerance), batch_size, final_batch_size
-    )
+    goal = Goal.of(target, algorithm, members=leading[0] if leading else None)
+    made = ms.WarmupHistory(goal, batch_size, final_batch_size)
     for index, value in enumerate(values):
         step = ms.WarmupStep(index + 1, value, torch.zeros(leading), torch.ones(leading))
         made.record(step, True if took is None else torch.tensor(took[index]))
@@ -140,15 +138,16 @@ def test_a_history_can_be_shown_before_its_end():
 
 
 def test_a_wanted_vaa_that_was_missed_is_told_in_its_own_words():
-    (message,) = history_of([APART] * 10, vaa=0.14, target=0.25, tolerance=0.1).failures()
+    (message,) = history_of([APART] * 10, vaa=0.14, target=0.25, algorithm="reliable").failures()
     assert "VAA 0.140 is not verified to be within 0.1 of the wanted 0.25" in message
     assert "the network to its wanted VAA (missed)" in message
     assert "multistable" not in message
 
 
 def test_each_member_has_a_message_of_its_own():
-    made = history_of(torch.full((10, 1, 3), APART), vaa=[0.5, 1.0, 0.14])
-    made.target, made.tolerance = torch.tensor([0.95, 0.95, 0.25]), torch.tensor([torch.nan, torch.nan, 0.1])
+    made = history_of(
+        torch.full((10, 1, 3), APART), vaa=[0.5, 1.0, 0.14], target=[0.95, 0.95, 0.25], algorithm="reliable"
+    )
     drifting, missed = made.failures()
     assert drifting.startswith(
         "warmup did not make member 0 multistable: VAA = 0.500 afterwards (drifting: VAA* is near"

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import multistable as ms
-from multistable.dynamics.warmup import default, entry, progress
+from multistable.dynamics.warmup import default, progress, run_warmup
 from multistable.dynamics.warmup.progress import Line
 
 pytestmark = pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
 
 @pytest.fixture(autouse=True)
 def short_final_measure(monkeypatch):
-    monkeypatch.setattr(entry, "FINAL_STABILISATION", 100)
+    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 100)
 
 
 class Terminal(io.StringIO):
@@ -79,7 +79,7 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
 
 
 def test_each_part_of_a_look_of_the_default_warmup_is_told_before_it(monkeypatch, capsys):
-    monkeypatch.setattr(default, "CHECK_STORED", 10)
+    monkeypatch.setattr(default, "CHECK_WANTED", 10)
     monkeypatch.setattr(progress, "PAUSE", 1e9)
     history = warm_up(algorithm="reliable", target=0.5, steps=20)
     lines = capsys.readouterr().err.splitlines()

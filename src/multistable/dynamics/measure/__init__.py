@@ -1,10 +1,10 @@
 """Reachable states (Algorithm 2), VAA and VAA*, their measure (Algorithm 1), attractors and Lyapunov exponents."""
 
-from multistable.dynamics.measure.algorithm_1 import DivergedError, Measure, measure
-from multistable.dynamics.measure.algorithm_2 import reachable_states
-from multistable.dynamics.measure.exponents import Lyapunov, lyapunov
-from multistable.dynamics.measure.settled_states import Attractors, attractors
-from multistable.dynamics.measure.variability import vaa, vaa_star
+from multistable.dynamics.measure.algorithm_1_measure import DivergedError, Measure, measure
+from multistable.dynamics.measure.algorithm_2_reachable_states import reachable_states
+from multistable.dynamics.measure.fixed_points_and_cycles import Attractors, attractors
+from multistable.dynamics.measure.lyapunov_exponents import Lyapunov, lyapunov
+from multistable.dynamics.measure.vaa_and_vaa_star import vaa, vaa_star
 
 __all__ = [
     "Attractors",

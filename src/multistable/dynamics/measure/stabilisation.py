@@ -7,8 +7,9 @@ from torch import Tensor
 
 from multistable.dynamics.system.system import States, System, flat
 
-# The steps between two looks at the states: at first few, so that the end comes soon, and once it has not come, more,
-# since looking takes time too. Multiples of 60, which has many divisors: a state on a short cycle is back after any.
+# The steps between two looks at the states: few at first, so that the end is seen soon, and more after the first EARLY
+# steps, since looking takes time. Both are multiples of 60, which has many divisors: after so many steps a state on a
+# short cycle is where it was.
 EARLY_WINDOW, LATE_WINDOW, EARLY = 60, 480, 3000
 
 
@@ -18,8 +19,8 @@ class Stabilised:
 
     Attributes:
         layers: the state of each layer.
-        steps: how many steps were computed; fewer than asked for where all states were seen to repeat themselves.
-        periodic: ``(..., n)``, whether a state was seen to repeat itself to the last bit: it will do so for ever.
+        steps: how many steps were computed; fewer than M if all states were seen to repeat themselves.
+        periodic: ``(..., n)``, whether a state was seen to repeat itself to the last bit, which it then does for ever.
     """
 
     layers: States
@@ -36,36 +37,36 @@ class Stabilised:
 def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilised:
     """Advance all states by ``steps`` steps under a constant input, computing only as many as decide the result.
 
-    A state that comes back to an earlier value to the last bit repeats what came between for ever, since a step
-    is a function of the state alone. So once every state has been seen to come back, where each is after all
-    the steps is known exactly: the early end changes no bit of the result. Waiting for states that no longer move
-    would not do, since rounding keeps them jittering, on short cycles; and a state that still drifts, however
-    slowly, never ends the loop.
+    A step is a function of the state alone. So a state that comes back to an earlier value, to the last bit, repeats
+    what came between for ever. Once every state has been seen to come back, it is known exactly where each will be
+    after all the steps, and the early end changes no bit of the result. To wait for states that no longer move would
+    not do, since rounding keeps them jittering on short cycles. A state that still drifts, however slowly, never ends
+    the loop.
 
     Args:
+        system: the network over its present weights.
         states: the states to start from.
         u: the constant input, ``(..., n, features)`` or ``(..., 1, features)``.
         steps: M, the stabilisation period.
     """
-    system = system.frozen()
     start = flat(states)
     u = u.expand(*start.shape[:-1], u.shape[-1])
     snapshot, since, done = start, 0, 0
     periods = torch.zeros(start.shape[:-1], dtype=torch.long, device=start.device)
     while done < steps:
         window = min(EARLY_WINDOW if done < EARLY else LATE_WINDOW, steps - done)
-        states = system.last(u.expand(window, *u.shape), states)
+        states = system.only_last(u.expand(window, *u.shape), states)
         done += window
         present = flat(states)
         back = (present == snapshot).all(dim=-1) & (periods == 0)
         periods = torch.where(back, done - since, periods)
         if done < steps and bool((periods > 0).all()):
-            # Where in its period each state will be at the end; a whole period where it is back at the present.
+            # How many more steps lead each state to its end; a whole period if that is where it is now.
             ahead = torch.remainder(steps - done - 1, periods) + 1
-            last = int(ahead.max())
-            states = system.states_at(u.expand(last, *u.shape), ahead.cpu(), states)
-            return Stabilised(states, done + last, periods > 0)
+            most = int(ahead.max())
+            states = system.states_at(u.expand(most, *u.shape), ahead.cpu(), states)
+            return Stabilised(states, done + most, periods > 0)
         if done >= 2 * since:
-            # Snapshots at doubling distances (Brent): a cycle of any length is found once it fits between two.
+            # Snapshots at doubling distances (Brent): a cycle of any length is found once it fits between two of them.
             snapshot, since = present, done
     return Stabilised(states, done, periods > 0)

@@ -38,10 +38,10 @@ def evaluating(rnn: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def ieee_float32() -> Iterator[None]:
-    """Float32 matrix products in float32, whatever the global flags say.
+    """Compute float32 matrix products in float32, whatever the global flags say.
 
-    Under TF32 or bfloat16 products the states of a monostable network never settle to within eps of each other, and
-    its VAA comes out near 1 instead of 1/n.
+    With products in TF32 or bfloat16 the states of a monostable network never come within eps of each other, and its
+    VAA is near 1 instead of 1/n.
     """
     backends = torch.backends
     with engine(precision="ieee"), _products("ieee", backends.cuda.matmul, backends.mkldnn.matmul):  # type: ignore[attr-defined]
@@ -50,10 +50,10 @@ def ieee_float32() -> Iterator[None]:
 
 @contextmanager
 def measured_float32() -> Iterator[None]:
-    """:func:`ieee_float32`, with products of layers in almost float32 where many states advance on a GPU.
+    """:func:`ieee_float32`, but where many states advance on a GPU, the products of layers are almost in float32.
 
-    A VAA of 1, or of a single attractor, was the same in every network that was compared; values between differed by up
-    to 0.06 (``docs/results/engine_records.md``). Where a gradient is needed, these products are in float32.
+    In every network that was compared, a VAA of 1 or of a single attractor stayed the same. Values between differed by
+    up to 0.06, see ``docs/results/engine_records.md``. Where a gradient is needed these products are in float32.
     """
     with ieee_float32(), engine(precision="tf32x3"):
         yield
@@ -61,24 +61,24 @@ def measured_float32() -> Iterator[None]:
 
 @contextmanager
 def tf32() -> Iterator[None]:
-    """Products in TF32 on a GPU, those of recurrences and PyTorch's own: for training, never for a measure."""
+    """Compute products on a GPU in TF32, those of recurrences and PyTorch's own: for training, never for a measure."""
     with engine(precision="tf32"), _products("tf32", torch.backends.cuda.matmul):
         yield
 
 
 @contextmanager
 def _products(wanted: str, *backends: Any) -> Iterator[None]:
-    """PyTorch's own products in a precision."""
+    """Compute PyTorch's own products in a precision."""
     before = [(backend, backend.fp32_precision) for backend in backends]
     try:
         for backend, precision in before:
-            # Where nothing is said, products are in float32.
+            # "none" means float32 already.
             if precision != wanted and (wanted, precision) != ("ieee", "none"):
                 backend.fp32_precision = wanted
         yield
     finally:
         for backend, precision in before:
             if backend.fp32_precision != precision:
-                # A value that was inherited is inherited again.
+                # Setting an inherited value would stop it from following the flag it was inherited from.
                 inherited = precision == torch.backends.fp32_precision  # type: ignore[attr-defined]
                 backend.fp32_precision = "none" if inherited else precision

@@ -14,8 +14,8 @@ class Draws:
 
     A single network has no leading dimension, an ensemble of R has ``(R,)``. With one generator for an ensemble
     all members see the same draws; with one for each, a member sees what it would see alone. All numbers are
-    drawn in float64 on the generator's device and come back on the CPU, so that neither the precision nor the
-    device of a network changes what it is given.
+    drawn in float64 on the generator's device and returned on the CPU, so that neither the precision nor the
+    device of a network changes them.
 
     Args:
         generator: a generator, or one for each member. When not given, a new one with the seed that
@@ -30,7 +30,7 @@ class Draws:
         self._generators: list[Any] = list(generator) if isinstance(generator, tuple | list) else [generator]
         if not all(isinstance(g, torch.Generator) for g in self._generators):
             raise TypeError("generator must be a torch.Generator, or a list of them, one for each member")
-        # One in a list is not one for all: who meant one for each has made too few.
+        # A list has one generator for each member, also a list of one.
         if isinstance(generator, tuple | list) and len(generator) != (members or 1):
             raise ValueError(
                 f"generator must be one torch.Generator, or one for each of {members or 1} members, "

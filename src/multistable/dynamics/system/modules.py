@@ -1,4 +1,4 @@
-"""Recurrent modules of other origin as layers: those of ``torch.nn``, and any with the same calling convention."""
+"""Recurrent modules of other libraries as layers: those of ``torch.nn``, and any with the same calling convention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 
 
 class TorchLayer(CellLayer):
-    """One layer of a ``torch.nn`` recurrence, sharing the user's own parameters."""
+    """One layer of a ``torch.nn`` recurrence, whose weights are derived from the user's own parameters."""
 
     def __init__(self, recurrence: TorchRecurrence) -> None:
         super().__init__()
@@ -21,14 +21,18 @@ class TorchLayer(CellLayer):
         self._recurrence = recurrence
 
     @property
+    def input_size(self) -> int:
+        """The features of the input."""
+        return self._recurrence.outline.input_size
+
+    @property
     def cells(self) -> tuple[Cell[Any], ...]:
-        """The layer's cell, over weights made anew from the module's present parameters."""
+        """The layer's cell, with weights that are derived anew from the module's present parameters."""
         return (self._recurrence.cell(),)
 
-    def frozen(self) -> Layer:
-        """The layer over weights made once, out of the present parameters."""
-        with torch.no_grad():
-            return Single(self._recurrence.cell())
+    def with_present_weights(self) -> Layer:
+        """The layer with weights that are derived once."""
+        return Single(self._recurrence.cell())
 
 
 class ModuleLayer(Layer):
@@ -66,8 +70,8 @@ class ModuleLayer(Layer):
         fields = tuple(torch.stack(field) for field in zip(*states, strict=True))
         return torch.cat(fields, dim=-1), (fields,)
 
-    def last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
-        """The state after the last step alone; arguments as for :meth:`forward`."""
+    def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        """The state after the last step; arguments as for :meth:`forward`."""
         native = None if state is None else self._convention.to_native(state[0])
         for u_t in u:
             _, native = self.module(self._convention.one_step(u_t), native)
@@ -107,7 +111,7 @@ def _discover(module: nn.Module, features: int, batch_first: bool) -> _Conventio
 
     def state_after(*shape: int) -> Any:
         with torch.no_grad():
-            # Not zeros: a module may treat its input in ways that only show on real numbers.
+            # Not zeros, which hide much of what a module does to its input.
             u = torch.linspace(-1, 1, features, device=like.device, dtype=like.dtype).expand(*shape, features)
             _, state = module(u.contiguous(), None)
         _tensors(state)
@@ -120,7 +124,7 @@ def _discover(module: nn.Module, features: int, batch_first: bool) -> _Conventio
         return state_after(n, time) if batch_first else state_after(time, n)
 
     try:
-        # A module of single steps may take a time dimension too, as one more of the batch; its state then has it.
+        # A module of single steps may take the time dimension for a second batch dimension: its state then has it too.
         takes_sequences = shapes(sequences(4, 2)) == shapes(sequences(5, 2))
     except Exception:
         takes_sequences = False
@@ -128,7 +132,7 @@ def _discover(module: nn.Module, features: int, batch_first: bool) -> _Conventio
         two, three = (sequences(4, n) if takes_sequences else state_after(n) for n in (2, 3))
         dims = tuple(_differing_dim(a, b) for a, b in zip(shapes(two), shapes(three), strict=True))
     except Exception as error:
-        raise TypeError(f"{_not_recurrent(module, features)} (it said: {error})") from error
+        raise TypeError(f"{_not_recurrent(module, features)} (its error: {error})") from error
     rest = tuple(tuple(s[:dim] + s[dim + 1 :]) for s, dim in zip(shapes(two), dims, strict=True))
     time_dim = (1 if batch_first else 0) if takes_sequences else None
     return _Convention(time_dim, isinstance(two, Tensor), dims, rest)

@@ -1,4 +1,4 @@
-"""A set of input sequences, in whichever form the user has it."""
+"""Input sequences, in each form in which a user may have them."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ ACCEPTED = (
 
 
 class AtMost(int):
-    """A size that nobody asked for: where there are fewer sequences, all of them are as good."""
+    """A default size: if there are fewer sequences, all are taken, while a size that was given is then an error."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SequenceSet:
         return self.padded.shape[-1]
 
     def of_members(self, members: Sequence[int]) -> "SequenceSet":
-        """The sequences of some members of an ensemble; those of all are those of some."""
+        """The sequences of some members of an ensemble; sequences that all members share stay as they are."""
         return self if self.padded.dim() == 3 else SequenceSet(self.padded[:, list(members)], self.lengths)
 
     def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,7 +64,7 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
             ``members`` also ``(time, R, n, features)`` or ``(R, n, time, features)``; the other forms; or a
             :class:`SequenceSet`, which is taken as it is.
         batch_first: the layout of tensors.
-        members: R, the size of an ensemble, or ``None`` for a single network.
+        members: R for an ensemble, or ``None`` for a single network.
     """
     if isinstance(sequences, SequenceSet):
         return sequences
@@ -83,7 +83,7 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
 
 
 def check_batch_size(batch_size: int, available: int) -> None:
-    """A batch can be drawn without replacement."""
+    """Raise unless a batch can be drawn without replacement."""
     if batch_size > available and not isinstance(batch_size, AtMost):
         raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
 
@@ -108,7 +108,7 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
 
 
 def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceSet:
-    """One batch of an iterable, or one sequence; of a tuple such as (inputs, targets) the first entry counts."""
+    """One batch of an iterable, or one sequence; of a tuple such as (inputs, targets) the first entry is taken."""
     batch = _without_arrays(batch)
     is_tuple = isinstance(batch, tuple) and not isinstance(batch, PackedSequence)  # itself a named tuple
     is_list_of_others = isinstance(batch, list) and not _is_list_of_sequences(batch)
@@ -124,7 +124,7 @@ def _from_batch(batch: Any, batch_first: bool, members: int | None) -> SequenceS
 def _without_arrays(value: Any) -> Any:
     """NumPy arrays of numbers as tensors, alone or in a list or tuple; anything else as it is."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        # Tensors cannot share every array's memory: that of one that is read backwards, say, or not to be written to.
+        # A tensor cannot share the memory of every array: not of one with negative strides, or that is read-only.
         return torch.from_numpy(np.require(value, value.dtype.newbyteorder("="), ["C", "W"]))
     if isinstance(value, tuple | list) and any(isinstance(entry, np.ndarray) for entry in value):
         entries = [_without_arrays(entry) for entry in value]
@@ -177,7 +177,7 @@ def _join(pieces: list[SequenceSet]) -> SequenceSet:
 
 @contextmanager
 def _global_randomness_kept() -> Iterator[None]:
-    """Reading a data loader draws from the global generators; put them back afterwards."""
+    """Put back the global generators, from which reading a data loader draws."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices):

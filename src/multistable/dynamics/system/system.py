@@ -19,7 +19,7 @@ from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
-# States of this many time steps are kept at once where not all are needed.
+# Where not all states are needed, those of so many time steps are in memory at once.
 WINDOW = 60
 
 States = list[LayerState]
@@ -49,19 +49,23 @@ class System:
         """The features of the input."""
         return self.layers[0].input_size
 
-    def frozen(self) -> "System":
-        """The same system over its present weights, without gradients to them, and without the cost of asking."""
-        return replace(self, layers=[layer.frozen() for layer in self.layers])
+    def with_present_weights(self) -> "System":
+        """The same system for as long as its weights do not change: layers that derive theirs do so once, not always.
 
+        Gradients flow to the parameters, unless they are switched off.
+        """
+        return replace(self, layers=[layer.with_present_weights() for layer in self.layers])
+
+    @torch.no_grad()
     def of_members(self, members: Sequence[int]) -> "System":
-        """Some members of an ensemble over their present weights, without gradients; a single network is itself."""
+        """Some members of an ensemble, or the single network, over their present weights, without gradients."""
         if self.members is None:
-            return self
+            return self.with_present_weights()
 
-        def some(cell: Cell[Any]) -> Cell[Any]:
+        def select(cell: Cell[Any]) -> Cell[Any]:
             return cell.bind({name: weight.detach()[list(members)] for name, weight in cell.named_parameters()})
 
-        layers = [type(layer)(*map(some, cast(CellLayer, layer).cells)) for layer in self.layers]
+        layers = [type(layer)(*map(select, cast(CellLayer, layer).cells)) for layer in self.layers]
         return replace(self, layers=layers, members=len(members))
 
     def constant_input(self, layer: int, draws: Draws) -> Tensor:
@@ -77,14 +81,14 @@ class System:
             after.append(layer_states)
         return after
 
-    def last(self, u: Tensor, states: States | None = None) -> States:
-        """The states after the last step of ``u`` alone, without gradient."""
+    def only_last(self, u: Tensor, states: States | None = None) -> States:
+        """The states after the last step of ``u``, without gradient."""
         before = [None] * len(self.layers) if states is None else states
         after = []
         for layer, state in zip(self.layers[:-1], before[:-1], strict=True):
             u, layer_states = layer(u, state)
             after += at_time([layer_states], -1)
-        return [*after, self.layers[-1].last(u, before[-1])]
+        return [*after, self.layers[-1].only_last(u, before[-1])]
 
     def states_at(self, u: Tensor, times: Tensor, states: States | None = None) -> States:
         """The state of each sequence after its own number of steps, all in one pass.
@@ -108,17 +112,18 @@ class System:
 
 
 def backends(rnn: nn.Module) -> list[str]:
-    """Which time loop advances each recurrence of a network, and why where it is the plain one.
+    """Which time loop advances each recurrence of a network under the present :func:`engine` settings.
 
-    One line for each cell of each layer, as the present :func:`engine` settings have it: ``"triton"`` for the fused
-    loop on a GPU, ``"cpu"`` for the one on a CPU, ``"reference: ..."`` for the plain one; or ``"module"`` for a module
-    that is called as it is, step by step.
+    One line for each cell of each layer: ``"triton"`` for the fused loop on a GPU, ``"cpu"`` for the fused loop on a
+    CPU, or ``"reference: ..."`` for the plain loop, with the reason. A module that is called step by step, as it is,
+    has the single line ``"module"``.
     """
     layers = _known_layers(rnn)
     if layers is None:
         return ["module"]
     like = next(rnn.parameters())
-    leading = () if members_of(rnn) is None else (members_of(rnn),)
+    members = members_of(rnn)
+    leading = () if members is None else (members,)
     cells = [cell for layer in layers for cell in layer.cells]
     return [str(choose(c, like.new_zeros(1, *leading, 1, c.input_size))) for c in cells]
 
@@ -135,7 +140,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     Args:
         rnn: see :func:`measure`.
         sequences: see :func:`measure`.
-        batch_size: how many sequences will be drawn at once, where not all are taken.
+        batch_size: how many sequences will be drawn at once; ``None`` where all are taken.
     """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
@@ -151,7 +156,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
 
 
 def system_of(rnn: nn.Module, features: int) -> System:
-    """The network as a system; ``features`` of the input, which a module of any make does not tell."""
+    """The network as a system. ``features`` is the size of its input, which not every module tells."""
     layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
     like = example_of(rnn)
     return System(layers, members_of(rnn), like.device, like.dtype)

@@ -1,7 +1,7 @@
 """Warmup: the paper's procedure (Algorithm 3), the default, a wanted VAA, and how each is verified."""
 
-from multistable.dynamics.warmup.entry import WarmupWarning, warmup
+from multistable.dynamics.warmup.gradient_steps import WarmupDivergedError
 from multistable.dynamics.warmup.history import WarmupCheck, WarmupHistory, WarmupStep
-from multistable.dynamics.warmup.warming import WarmupDivergedError
+from multistable.dynamics.warmup.run_warmup import WarmupWarning, warmup
 
 __all__ = ["WarmupCheck", "WarmupDivergedError", "WarmupHistory", "WarmupStep", "WarmupWarning", "warmup"]

@@ -1,8 +1,8 @@
-"""A warmup that looks beyond its stabilisation periods, verifies itself, and goes on until the network is multistable.
+"""The default warmup: it looks beyond its stabilisation periods, verifies itself, and stops once it has succeeded.
 
-Algorithm 3 asks that states be apart after at most 200 steps. They may then still be on their way to one attractor,
-too slowly to be seen. Here the loss compares how far states move in the second half of the period with how far they
-are apart: states that move little for their distance stay apart for long.
+Algorithm 3 asks that states be apart after at most 200 steps. They may still be moving towards one attractor, too
+slowly to be seen. Here the loss compares how far states move in the second half of the period with how far apart they
+are: states that move little for their distance stay apart for long.
 """
 
 import math
@@ -13,25 +13,32 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure.variability import distances, proxy
+from multistable.dynamics.measure.vaa_and_vaa_star import distances, proxy
 from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.warmup.gradient_steps import (
+    Warming,
+    check_finite,
+    descend,
+    gradients_of,
+    interpolate,
+    normalised,
+)
 from multistable.dynamics.warmup.history import WarmupCheck, WarmupStep
 from multistable.dynamics.warmup.verification import WIDER, Verdict, Verification
-from multistable.dynamics.warmup.wanted_vaa import Outcome, Storage
-from multistable.dynamics.warmup.warming import Warming, check_finite, descend, gradients_of, interpolate, normalised
+from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome
 
-# The longest period to draw from: at first, the share of different states beyond which it grows, and the rates.
+# Periods are drawn up to a bound: its first value, the VAA* above which it grows, and by which factor it grows.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 20.0
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
-# distance that they stay apart. One that is not may be multistable all the same, but is apt to lose its attractors when
-# it is trained: it goes on, for as many steps as Algorithm 3 has at most.
+# distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training. It
+# goes on until it is firm, for as many steps as Algorithm 3 has at most.
 FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
-# Steps with periods below a quarter of the longest after which a network starts again from its first weights.
+# A network starts again from its first weights after so many steps in a row with bounds below a quarter of the longest.
 PATIENCE = 50
-# How many steps from one look at the true VAA to the next, and where a VAA is wanted, since those steps are short.
-CHECK_EVERY, CHECK_STORED = 10, 20
+# The steps between two looks at the true VAA. Steps towards a wanted VAA are short: there are more between two looks.
+CHECK_EVERY, CHECK_WANTED = 10, 20
 
 
 class Layer(NamedTuple):
@@ -45,10 +52,10 @@ class Layer(NamedTuple):
 class _Progress:
     """How far each network is; every tensor is ``(...)``, on the CPU."""
 
-    storing: Tensor
-    """On the way to a wanted VAA, not to as many attractors as possible."""
+    wanted: Tensor
+    """Which networks have a wanted VAA; the others should have as many attractors as possible."""
     limit: Tensor
-    """After how many steps to give up."""
+    """The most steps each network takes."""
     most: int
     """The longest period there is."""
     longest: Tensor = field(init=False)
@@ -60,48 +67,48 @@ class _Progress:
     apart: Tensor = field(init=False)
     """Whether the states of all layers ended apart in the last step."""
     verified: Tensor = field(init=False)
-    """Whether the true measure was content with it once."""
+    """Whether the network ever passed the verification."""
     finished: Tensor = field(init=False)
-    """It stays as it is."""
+    """Whether the network takes no more steps."""
     losses: list[Tensor] = field(init=False, default_factory=list)
-    """Of the last steps."""
+    """The losses of the last steps."""
 
     def __post_init__(self) -> None:
-        leading = self.storing.shape
+        leading = self.wanted.shape
         self.longest = torch.full(leading, FIRST_PERIOD)
         self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
         self.apart, self.verified, self.finished = (torch.zeros(leading, dtype=torch.bool) for _ in range(3))
 
     @property
     def rate(self) -> Tensor:
-        """What the learning rate is multiplied with; 0 for a network that has finished."""
+        """The factor of the learning rate, ``(...)``; 0 for a network that has finished."""
         growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
-        return torch.where(self.finished, 0.0, torch.where(self.storing, 1.0, growing))
+        return torch.where(self.finished, 0.0, torch.where(self.wanted, 1.0, growing))
 
     def may_end(self, step: int) -> Tensor:
-        """Which networks need no more steps once they are as they should be."""
+        """Which networks finish once they pass the verification."""
         firm = torch.stack(self.losses).median(dim=0).values < FIRM_LOSS
-        return self.storing | firm | (step >= LOOSE_STEPS)
+        return self.wanted | firm | (step >= LOOSE_STEPS)
 
     def ready(self, step: int) -> Tensor:
-        """Which networks to look at; after ``limit`` steps any that is not surely a failure."""
+        """Which networks to verify; after ``limit`` steps all those that have not surely failed."""
         grown = (self.longest >= self.most) & (~self.verified | self.may_end(step))
-        due = torch.where(self.storing, step % CHECK_STORED == 0, grown)
-        return (due | (self.limit == step) & (self.storing | self.apart)) & ~self.finished
+        due = torch.where(self.wanted, step % CHECK_WANTED == 0, grown)
+        return (due | (self.limit == step) & (self.wanted | self.apart)) & ~self.finished
 
     def after_step(self, period: Tensor, vaa_star: Tensor, loss: Tensor) -> None:
-        """Let periods grow after one whose states ended apart, by ``vaa_star (...)``, and shrink after any other."""
+        """Let periods grow if the states ended apart, as ``vaa_star (...)`` says, and shrink if they did not."""
         self.losses = [*self.losses, loss][-FIRM_STEPS:]
         self.apart = vaa_star > APART
         grown = torch.maximum(self.longest, torch.minimum(GROWTH * self.longest + 1, 2.0 * period + 2))
         shrunk = torch.minimum(self.longest, period).div(2).clamp(min=2)
         self.longest = torch.where(self.apart, grown, shrunk).clamp(max=self.most)
         self.age = self.age + 1
-        going_on = self.finished | self.storing | (self.longest > self.most / 4)
+        going_on = self.finished | self.wanted | (self.longest > self.most / 4)
         self.stuck = torch.where(going_on, 0, self.stuck + 1)
 
     def start_again(self) -> Tensor:
-        """Which networks have been stuck for too long and never were verified: they are at their beginning again."""
+        """Which networks start again: those that were stuck for too long and never were verified."""
         again = (self.stuck >= PATIENCE) & ~self.verified
         self.losses = [torch.where(again, torch.inf, loss) for loss in self.losses]
         self.longest = torch.where(again, FIRST_PERIOD, self.longest)
@@ -109,13 +116,13 @@ class _Progress:
         return again
 
     def end(self, step: int) -> None:
-        """Finish networks that have had all their steps; those that were verified go on to ``LOOSE_STEPS`` at most."""
+        """Finish networks that have taken all their steps; of verified networks that is ``LOOSE_STEPS`` at most."""
         self.finished = self.finished | (step >= self.limit) | self.verified & (step >= LOOSE_STEPS)
 
 
 @dataclass
 class _Weights:
-    """The weights that each network began with, and the last to pass the verification, or those that came nearest."""
+    """The first weights of each network, and its best: the last that passed the verification, or came nearest to it."""
 
     present: Sequence[Tensor]
     system: System
@@ -128,42 +135,42 @@ class _Weights:
         self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
 
     def start_again(self, again: Tensor) -> None:
-        """Put the networks ``again (...)`` back to their first weights."""
+        """Give the networks ``again (...)`` their first weights."""
         interpolate(self.present, self.first, (~again).float(), self.system)
 
     def consider(self, verdict: Verdict) -> None:
-        """Keep the present weights of networks that passed, or came nearer to it than before."""
+        """Remember the present weights of networks that passed, or came nearer to it than before."""
         worse = (verdict.score <= self.score) & ~verdict.passed
         interpolate(self.best, _copies(self.present), worse.float(), self.system)
         self.score = torch.maximum(self.score, verdict.score)
 
-    def settle(self) -> None:
-        """Give every network its best weights; those that were never judged stay."""
+    def restore_best(self) -> None:
+        """Give every network its best weights; those that were never judged stay as they are."""
         interpolate(self.present, self.best, (self.score == -torch.inf).float(), self.system)
 
 
-def reliable_warmup(warming: Warming, verification: Verification, storage: Storage | None) -> Tensor:
-    """Warm up until every network is verified and firm, or has had its steps, in place.
+def reliable_warmup(warming: Warming, verification: Verification, corners: Corners | None) -> Tensor:
+    """Warm up, in place, until every network is verified and firm, or has taken all its steps.
 
-    What a network goes through does not depend on the others. In the end it has the last weights that the verification
-    was content with, or those that came nearest.
+    What happens to a network does not depend on the others. It ends with the last weights that passed the verification,
+    or with those that came nearest to it.
 
     Args:
         warming: the networks.
-        verification: of what they should become.
-        storage: for networks with a wanted VAA, where there are any.
+        verification: what they should become.
+        corners: where sequences should lead to in networks with a wanted VAA; ``None`` if there are none.
 
     Returns:
-        The true VAA of each network, ``(...)``, NaN for those that never were as they should be.
+        The true VAA of each network, ``(...)``, NaN for those that never passed the verification.
     """
     weights = _Weights(warming.parameters, warming.system)
-    progress = _Progress(warming.storing, warming.limit, warming.max_stabilisation)
+    progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):
-        _descend(warming, progress, step, verification, storage)
+        _descend(warming, progress, step, verification, corners)
         if step % CHECK_EVERY == 0 or bool((warming.limit == step).any()):
-            passed, found = _look(warming, progress, weights, verification, step)
+            passed, found = _verify(warming, progress, weights, verification, step)
             vaa = torch.where(passed, found, vaa)
             progress.verified = progress.verified | passed
             progress.finished = progress.finished | passed & progress.may_end(step)
@@ -175,39 +182,38 @@ def reliable_warmup(warming: Warming, verification: Verification, storage: Stora
             warming.history.restarts += again
             weights.start_again(again)
     warming.history.verified = progress.verified
-    weights.settle()
+    weights.restore_best()
     return vaa
 
 
-def _look(
+def _verify(
     warming: Warming, progress: _Progress, weights: _Weights, verification: Verification, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Look at the true VAA of the networks that are ready: which are as they should be, and their VAA."""
-    ready = progress.ready(step)
-    storing = ready & progress.storing
-    verdict = verification.judge(ready & ~storing, step)
+    """Verify the networks that are ready: which of them pass, and their true VAA, both ``(...)``."""
+    goal, ready = warming.goal, progress.ready(step)
+    verdict = verification.judge(ready & ~goal.wanted, step)
     weights.consider(verdict)
-    passed, found = verdict.passed, verdict.vaa
-    if storing.any():
-        near = verification.near(storing, step, warming.target, warming.tolerance)
+    passed, vaa = verdict.passed, verdict.vaa
+    if bool((ready & goal.wanted).any()):
+        near = verification.judge_wanted(ready & goal.wanted, step, goal)
         weights.consider(near)
-        passed, found = passed | near.passed, torch.where(storing, near.vaa, found)
-    warming.history.checks.append(WarmupCheck(step, ready, found, passed))
-    return passed, found
+        passed, vaa = passed | near.passed, torch.where(ready & goal.wanted, near.vaa, vaa)
+    warming.history.checks.append(WarmupCheck(step, ready, vaa, passed))
+    return passed, vaa
 
 
 def _descend(
-    warming: Warming, progress: _Progress, step: int, verification: Verification, storage: Storage | None
+    warming: Warming, progress: _Progress, step: int, verification: Verification, corners: Corners | None
 ) -> None:
     """One gradient step of the networks that have not finished."""
     system, weights = warming.system, warming.parameters
     before, took = _copies(weights), ~progress.finished
-    losses, values, period = _outcome(warming, progress, verification, storage)
+    losses, values, period = _outcome(warming, progress, verification, corners)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
     gradients, finite = normalised(gradients_of(loss, warming), system)
     descend(gradients, warming)
-    # The optimiser has one learning rate for all networks: each goes its own multiple of the way.
+    # The optimiser has one learning rate for all networks: each then goes its own multiple of the way.
     interpolate(weights, before, progress.rate, system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
@@ -216,27 +222,29 @@ def _descend(
     warming.record(now, took)
 
 
-def _outcome(warming: Warming, progress: _Progress, verification: Verification, storage: Storage | None) -> Outcome:
-    """The loss of each network: of storing for those with a wanted VAA, of keeping apart for the others."""
-    if storage is None:
-        return _kept_apart(warming, progress, verification)
-    stored = storage.step(warming.batch_size, warming.max_stabilisation, warming.eps)
-    if progress.storing.all():
-        return stored
-    apart = _kept_apart(warming, progress, verification)
-    which = progress.storing.to(apart.losses.device)
+def _outcome(warming: Warming, progress: _Progress, verification: Verification, corners: Corners | None) -> Outcome:
+    """The loss of each network: the distance to its corners for one with a wanted VAA, staying apart for the others."""
+    system = warming.system.with_present_weights()
+    if corners is None:
+        return _staying_apart(warming, system, progress, verification)
+    cornered = corners.step(system, warming.batch_size, warming.max_stabilisation, warming.eps)
+    wanted = progress.wanted
+    if wanted.all():
+        return cornered
+    apart = _staying_apart(warming, system, progress, verification)
+    there = wanted.to(apart.losses.device)
     return Outcome(
-        torch.where(which, stored.losses, apart.losses),
-        torch.where(which, stored.vaa_star, apart.vaa_star),
-        torch.where(progress.storing, stored.period, apart.period),
+        torch.where(there, cornered.losses, apart.losses),
+        torch.where(there, cornered.vaa_star, apart.vaa_star),
+        torch.where(wanted, cornered.period, apart.period),
     )
 
 
-def _kept_apart(warming: Warming, progress: _Progress, verification: Verification) -> Outcome:
-    """States of sequences after a period, and how far they are from staying apart."""
-    states = warming.states()
+def _staying_apart(warming: Warming, system: System, progress: _Progress, verification: Verification) -> Outcome:
+    """The states of a batch of sequences after a period, and how far they are from staying apart."""
+    states = warming.states(system)
     period = warming.draws.times(progress.longest.long().unsqueeze(-1)).squeeze(-1)
-    layers = _stabilised_layers(warming, states, period)
+    layers = _stabilised_layers(warming, system, states, period)
     repeats = 2 * verification.horizon / warming.max_stabilisation
     values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
     losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
@@ -247,9 +255,9 @@ def _copies(weights: Sequence[Tensor]) -> list[Tensor]:
     return [weight.detach().clone() for weight in weights]
 
 
-def _stabilised_layers(warming: Warming, states: States, period: Tensor) -> list[Layer]:
-    """The states of each layer by itself in the middle and at the end of the period, with a new u for each."""
-    system, layers = warming.system, []
+def _stabilised_layers(warming: Warming, system: System, states: States, period: Tensor) -> list[Layer]:
+    """The states of each layer by itself in the middle and at the end of the period, with a new u for each layer."""
+    layers = []
     for index, (layer, state) in enumerate(zip(system.layers, states, strict=True)):
         u = WIDER * system.constant_input(index, warming.draws)
         start = layer.warmable_state(state)
@@ -265,20 +273,20 @@ def _stabilised_layers(warming: Warming, states: States, period: Tensor) -> list
 
 
 def persistence_loss(middle: Tensor, end: Tensor, eps: float, repeats: float) -> Tensor:
-    """How far states are from staying apart, ``(...)``: near 0 if they will.
+    """How far states are from staying apart, ``(...)``; near 0 if they will.
 
-    The mean over the states of -log VAA*_i, with two changes. In place of a distance d stands d (1 + m/d)^-repeats:
+    It is the mean over the states of -log VAA*_i, with two changes. A distance d is replaced by d (1 + m/d)^-repeats:
     what remains of it if the states, which moved by m between ``middle`` and ``end``, go on like that. And the ratio
     eps / d is not cut at 1, so that the gradient does not vanish where states coincide.
 
-    As in VAA*, distances are those of saturated states, so that nothing is gained by extreme ones; the motion is that
-    of the states themselves, so that an extreme state that goes on growing is not taken for one at rest.
+    As in VAA*, distances are those of saturated states, so that extreme states gain nothing. The motion is that of the
+    states themselves, so that an extreme state that goes on growing does not count as one at rest.
 
     Args:
         middle: states in the middle of the stabilisation period, ``(..., n, d)``.
         end: the same states at its end.
         eps: the tolerance of VAA*.
-        repeats: how many times more the second half of the period is thought to happen.
+        repeats: how many times the motion of the second half of the period is assumed to be repeated.
     """
     smallest = torch.finfo(end.dtype).eps
     itself = torch.eye(end.shape[-2], dtype=torch.bool, device=end.device)

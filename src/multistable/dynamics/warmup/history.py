@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from multistable.dynamics.warmup.goal import Goal
+
 RECENT_STEPS = 10
-"""How many of its last steps tell where the VAA* of a network ended: of one alone chance has too large a part."""
+"""The VAA* at the end of a warmup is a mean over so many steps, since that of a single step depends on chance."""
 NEAR = 0.9
-"""The part of its target that a network, or a layer, must reach."""
+"""The share of its target that a network, or a layer, must reach."""
 REASONS = {
     "collapsed": "all states of a batch coincide in a layer, or almost, and VAA* has no gradient there",
     "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end at few "
     "attractors",
     "short": "VAA* did not come near its target",
-    "unverified": "it is by the last measure, but was not under more inputs",
+    "unverified": "the last measure finds it so, but the verification, which has more inputs, never did",
 }
-"""What kept a network from being multistable, by its outcome."""
+"""Why a network is not multistable, by its outcome."""
 
 
 class WarmupStep(NamedTuple):
@@ -40,41 +42,43 @@ class WarmupCheck(NamedTuple):
     asked: Tensor
     """Which networks were looked at, ``(...)``."""
     vaa: Tensor
-    """The true VAA ``(...)`` where it was measured, else NaN; where a VAA is wanted, else what a quicker test found."""
+    """The true VAA, ``(...)``. Where it was not measured: NaN, or if a VAA is wanted, what a quicker test found."""
     passed: Tensor
-    """With which networks the verification was content, ``(...)``; each ends with its last weights to pass."""
+    """Which networks passed the verification, ``(...)``. Each ends with the last weights that passed."""
 
 
 class WarmupHistory:
     """The steps of a warmup, and whether it succeeded.
 
     Attributes:
-        target: k, ``(...)``.
-        tolerance: how near VAA has to come to each target that is a wanted VAA, ``(...)``; NaN for the others, where
-            more is better.
+        goal: the target of each network, and which of them are a wanted VAA.
         vaa: the true VAA after the warmup, a number, or a list with one for each member of an ensemble.
         gradient_steps: how many steps each network took, ``(...)``. Members of an ensemble that had finished before the
             others took fewer than there are entries in the history.
-        verified: which networks passed the verification of the default warmup, ``(...)``. Where histories coincide, as
-            they do in a T-Maze, so do states, and VAA is as high as it can be below ``target``.
-        verifies: whether the warmup verified itself. Then a network that did not pass is not multistable, whatever
-            ``vaa`` is; else one is with nine tenths of its target.
-        restarts: how often each began again with its first weights, ``(...)``.
+        verified: which networks passed the verification of the default warmup, ``(...)``. A verified network may have a
+            VAA below ``target``: where histories coincide, as in a T-Maze, so do states, and VAA cannot be higher.
+        verifies: whether the warmup verified itself. If so, only a verified network is multistable, whatever ``vaa``
+            is. If not, a network is multistable with nine tenths of its target.
+        restarts: how often each network began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
     """
 
-    def __init__(self, target: Tensor, tolerance: Tensor, batch_size: int, final_batch_size: int) -> None:
-        self.target = target
-        self.tolerance = tolerance
+    def __init__(self, goal: Goal, batch_size: int, final_batch_size: int) -> None:
+        self.goal = goal
         self.vaa: Any = None
         self._batch_size = batch_size
         self._final_batch_size = final_batch_size
         self._steps: list[WarmupStep] = []
-        self.gradient_steps = torch.zeros(target.shape, dtype=torch.long)
-        self.verified = torch.zeros(target.shape, dtype=torch.bool)
+        self.gradient_steps = torch.zeros(goal.target.shape, dtype=torch.long)
+        self.verified = torch.zeros(goal.target.shape, dtype=torch.bool)
         self.verifies = False
-        self.restarts = torch.zeros(target.shape, dtype=torch.long)
+        self.restarts = torch.zeros(goal.target.shape, dtype=torch.long)
         self.checks: list[WarmupCheck] = []
+
+    @property
+    def target(self) -> Tensor:
+        """k, ``(...)``."""
+        return self.goal.target
 
     def record(self, step: WarmupStep, took: Tensor | bool = True) -> None:
         """Add a step that the networks ``took (...)``."""
@@ -93,7 +97,7 @@ class WarmupHistory:
             told["final_vaa_star"] = _rounded(self.final_vaa_star)
         if self._steps and self.vaa is not None:
             told = {"outcome": self.outcome, "vaa": _rounded(self.vaa)} | told
-        # Not built-in repr, so that of an ensemble of many members a few are told.
+        # reprlib shows only a few members of a large ensemble.
         values = (f"{name}={reprlib.repr(value)}" for name, value in told.items())
         return f"{type(self).__name__}({', '.join(values)})"
 
@@ -109,10 +113,10 @@ class WarmupHistory:
 
     @property
     def final_vaa_star(self) -> Tensor:
-        """Where VAA* of each layer ended, ``(layers, ...)``: the mean over the last ten steps that each network took.
+        """VAA* of each layer at the end, ``(layers, ...)``: the mean over the last ten steps that each network took.
 
-        A network is multistable where its states differ in any layer; this tells in which. Of a double layer it is the
-        half that was warmed up.
+        A network is multistable if its states differ in any layer; this tells in which. Of a double layer it is the
+        VAA* of the half that was warmed up.
         """
         if self.target.dim() == 0:
             return self.vaa_star[-RECENT_STEPS:].mean(dim=0)
@@ -131,18 +135,22 @@ class WarmupHistory:
 
     @property
     def outcome(self) -> Any:
-        """How it ended, for an ensemble a list: ``"multistable"``, or what kept the network from it.
+        """How the warmup ended, for an ensemble a list with one outcome for each member.
 
-        With a wanted VAA, ``"multistable"`` says that it was reached, ``"missed"`` that it was not verified to be. Else
-        ``"collapsed"``: in some layer the states of a batch coincide, or almost, VAA* is 1/n and has no gradient.
-        ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end
-        at few attractors. ``"short"``: VAA* did not come near its target. ``"unverified"``: the last measure is
-        content, the verification, which has more inputs, never was.
+        With a wanted VAA: ``"multistable"`` if it was verified, ``"missed"`` if it was not. Otherwise:
+
+        - ``"multistable"``;
+        - ``"collapsed"``: in some layer all states of a batch coincide, or almost. VAA* is 1/n and has no gradient;
+        - ``"drifting"``: VAA* is near its target within the stabilisation period, but in the long run the states end at
+          few attractors;
+        - ``"short"``: VAA* did not come near its target;
+        - ``"unverified"``: VAA reaches its target in the last measure, but the network never passed the verification,
+          which has more inputs.
         """
         if self.target.dim() == 0:
-            return self._outcome(self.vaa, self.target, self.tolerance, self.verified, self.final_vaa_star)
-        recent = self._each(self.final_vaa_star)
-        members = zip(self.vaa, self.target, self.tolerance, self.verified, recent, strict=True)
+            return self._outcome(self.vaa, self.target, self.goal.wanted, self.verified, self.final_vaa_star)
+        ends = self._each(self.final_vaa_star)
+        members = zip(self.vaa, self.target, self.goal.wanted, self.verified, ends, strict=True)
         return [self._outcome(*member) for member in members]
 
     @property
@@ -151,41 +159,41 @@ class WarmupHistory:
         outcomes = self.outcome if isinstance(self.outcome, list) else [self.outcome]
         return all(outcome == "multistable" for outcome in outcomes)
 
-    def _outcome(self, vaa: float, target: Tensor, tolerance: Tensor, verified: Tensor, recent: Tensor) -> str:
+    def _outcome(self, vaa: float, target: Tensor, wanted: Tensor, verified: Tensor, ends: Tensor) -> str:
         if verified:
             return "multistable"
-        if not tolerance.isnan():
+        if wanted:
             return "missed"
-        if float(recent.min()) < 1.5 / self._batch_size:
+        if float(ends.min()) < 1.5 / self._batch_size:
             return "collapsed"
         if vaa >= max(float(target) * (1.0 if self.verifies else NEAR), 1.5 / self._final_batch_size):
             return "unverified" if self.verifies else "multistable"
-        return "drifting" if float((recent - target).abs().max()) < 0.1 else "short"
+        return "drifting" if float((ends - target).abs().max()) < 0.1 else "short"
 
     @property
     def behind(self) -> Tensor:
         """Which layers ended with a VAA* below nine tenths of their target, ``(layers, ...)``.
 
-        Only Algorithm 3 has a target for each layer: after the default, and where there is one layer, none is behind.
-        VAA does not tell, since it compares the states of all layers together.
+        VAA does not show this, since it compares the states of all layers together. No layer is behind after the
+        default warmup, in which layers have no target of their own, or in a network of one layer.
         """
         ends = self.final_vaa_star
         return ends.lt(NEAR * self.target) & (not self.verifies) & (len(ends) > 1)
 
     def failures(self) -> list[str]:
-        """A sentence for each network that did not become what it should, or a layer of which did not."""
+        """A sentence for each network that did not reach its goal, or that has a layer which is behind."""
         single = self.target.dim() == 0
         outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
-        asked = zip(self.target.reshape(-1).tolist(), self.tolerance.reshape(-1).tolist(), strict=True)
-        networks = zip(outcomes, values, asked, self._each(self.behind), self._each(self.final_vaa_star), strict=True)
-        told = []
-        for index, (outcome, value, wanted, behind, ends) in enumerate(networks):
+        targets = self.target.reshape(-1).tolist()
+        networks = zip(outcomes, values, targets, self._each(self.behind), self._each(self.final_vaa_star), strict=True)
+        messages = []
+        for index, (outcome, value, target, behind, ends) in enumerate(networks):
             name = "the network" if single else f"member {index}"
             if outcome != "multistable":
-                told.append(_failure(name, outcome, value, *wanted))
+                messages.append(_failure(name, outcome, value, target, self.goal.tolerance))
             elif behind.any():
-                told.append(_left_behind(name, behind, ends, wanted[0]))
-        return told
+                messages.append(_left_behind(name, behind, ends, target))
+        return messages
 
     def _each(self, layers: Tensor) -> list[Tensor]:
         """``(layers, ...)`` of the single network, or of each member."""

@@ -1,4 +1,4 @@
-"""A line that says where a warmup is, for who waits for it."""
+"""A line that shows the progress of a warmup."""
 
 import shutil
 import sys
@@ -10,11 +10,11 @@ from typing import TextIO
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 
 PAUSE = 10.0
-"""Seconds from one step that is told to the next where a line cannot be written over: in a notebook, or in a log."""
+"""Seconds between two lines where a line cannot be written over, as in a notebook or a log."""
 
 
 class Line:
-    """Written over again and again on a terminal; elsewhere now and then a new one.
+    """One line that is written over on a terminal; elsewhere a new line every ``PAUSE`` seconds.
 
     Args:
         most: the steps that the warmup may take.
@@ -28,22 +28,22 @@ class Line:
         self._length = 0
 
     def step(self, step: WarmupStep) -> None:
-        """A step was taken: VAA*, of several layers or members the lowest and the highest."""
+        """Show a step that was taken and its VAA*, of several layers or members the lowest and the highest."""
         if self._out is None:
             return
         low, high = (f"{value:.2f}" for value in step.vaa_star.aminmax())
         self._tell(f"{self._at(step.step)}, VAA* {low if low == high else f'{low} to {high}'}")
 
     def measuring(self, step: int, states: int, steps: int) -> None:
-        """The true VAA is about to be measured, which may take longer than all the gradient steps before."""
+        """Show that the true VAA is about to be measured, which may take longer than all gradient steps before."""
         self._tell(f"{self._at(step)}, measuring VAA of {states} states over {steps:,} steps", always=True)
 
     def ended(self, history: WarmupHistory) -> None:
-        """How it went."""
+        """Show how the warmup ended."""
         self._tell(repr(history), always=True, whole=True)
 
     def close(self) -> None:
-        """What is written next begins a line of its own."""
+        """End the line, so that what is written next begins a new one."""
         if self._out is not None and self._length:
             self._out.write("\n")
 
@@ -56,7 +56,7 @@ class Line:
         seconds = time.monotonic() - self._began
         text = f"{text}, {seconds:.0f} s"
         if self._out.isatty():
-            # A line that is longer than the terminal is wide could not be written over.
+            # A line that is wider than the terminal cannot be written over.
             text = text if whole else text[: shutil.get_terminal_size().columns - 1]
             self._out.write(f"\r{text:<{self._length}}")
             self._length = len(text)
@@ -68,7 +68,7 @@ class Line:
 
 @contextmanager
 def showing(history: WarmupHistory, most: int, progress: bool) -> Iterator[Line]:
-    """The line of a warmup of at most so many steps, on the standard error or nowhere; it ends with how that went."""
+    """The line of a warmup of at most ``most`` steps, on the standard error or nowhere; it ends with the outcome."""
     line = Line(most, sys.stderr if progress else None)
     try:
         yield line

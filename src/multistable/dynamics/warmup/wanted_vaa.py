@@ -1,9 +1,9 @@
 """A wanted VAA: few attractors, far from each other, each of them reached by its share of the sequences.
 
-Sequences are sorted into the cells of a grid by how they begin, and every cell has a corner of the cube of states:
-each unit is at one of two values. Two things are learnt, both within a few steps: states near a corner return to it
-under any input, and the states that sequences lead to go to the corner of their cell. Nothing has to be remembered for
-long during the warmup: what returns within a few steps stays for ever.
+Sequences are sorted into the cells of a grid by how they begin. Every cell has a corner of the cube of states, in which
+each unit has one of two values. The network learns two things, both within a few steps: states near a corner return to
+it under any input, and the states that sequences lead to go to the corner of their cell. Nothing has to be remembered
+for long during the warmup, since what returns within a few steps stays for ever.
 """
 
 import math
@@ -13,40 +13,40 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure.variability import proxy
+from multistable.dynamics.measure.vaa_and_vaa_star import proxy
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System, at_time, flat, map_states
 from multistable.dynamics.warmup.verification import WIDER
 from multistable.networks.layers import Layer, LayerState
 
-# Each unit is at one of two values at an attractor, this far from zero.
+# At an attractor each unit has one of two values, which are this far from zero.
 CORNER = 0.9
-# How many more attractors there are to be than are wanted: some are reached late, or never.
+# There should be so many times more attractors than are wanted, since some are reached late, or never.
 MORE = 1.1
-# The dimensions of the grid: more of them need fewer units to tell its cells apart, but longer beginnings.
+# The dimensions of the grid. With more of them fewer units tell its cells apart, but the beginnings are longer.
 AXES = 2
 # How many sequences are told apart, and how long their beginnings are at least.
 SEQUENCES, BEGINNING = 1000, 2
-# How many steps after its beginning a sequence is left, and the longest period then: a few are enough.
+# A sequence goes on for up to so many steps after its beginning; then comes a period of at most so many.
 LATER, LONGEST = 6, 3
-# Up to which share of its units may be astray in a state that has to return.
+# The largest share of units that may be astray in a state that has to return.
 ASTRAY = 0.6
 
 
 class Outcome(NamedTuple):
-    """What came of the states of a step."""
+    """The states of a gradient step, and how far they are from the goal."""
 
     losses: Tensor
-    """Of each layer, ``(layers, ...)``."""
+    """The loss of each layer, ``(layers, ...)``."""
     vaa_star: Tensor
-    """Of the states that sequences led to, ``(layers, ...)``."""
+    """VAA* of the states that sequences led to, ``(layers, ...)``."""
     period: Tensor
-    """``(...)``."""
+    """The stabilisation period, ``(...)``."""
 
 
 def cells_for(wanted: Tensor, states: int) -> Tensor:
-    """How many cells a grid needs so that ``states`` random sequences are in a share ``wanted (...)`` of as many cells.
+    """How many cells a grid needs so that ``states`` random sequences lead to a VAA of ``wanted (...)``.
 
     With k cells of equal share, k (1 - (1 - 1/k)^n) of them are met by n sequences.
     """
@@ -59,7 +59,7 @@ def cells_for(wanted: Tensor, states: int) -> Tensor:
 
 
 def levels_for(wanted: Tensor, states: int) -> Tensor:
-    """The levels of each axis of a grid with a few more cells than are needed, ``(..., AXES)``."""
+    """How many levels each axis of a grid has that has a few more cells than are needed, ``(..., AXES)``."""
     left, levels = cells_for(torch.minimum(MORE * wanted, (1 + wanted) / 2), states), []
     for axis in range(AXES):
         levels.append((left ** (1 / (AXES - axis)) - 0.1).ceil().clamp(min=1))
@@ -68,22 +68,22 @@ def levels_for(wanted: Tensor, states: int) -> Tensor:
 
 
 class Beginnings(NamedTuple):
-    """Sequences, told apart by the states that they lead the first network to."""
+    """Sequences, told apart by the states that they lead to in the network before the warmup."""
 
     indices: Tensor
     """Which sequences, ``(..., N)``."""
     steps: Tensor
     """After how many steps they are told apart, ``(...)``."""
     place: Tensor
-    """Where on each axis of the grid each of them is, from 0 to 1, ``(..., N, AXES)``."""
+    """The place of each on each axis of the grid, from 0 to 1, ``(..., N, AXES)``."""
 
 
 @torch.no_grad()
 def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) -> Beginnings:
     """Sort sequences by the states of the present network early in them.
 
-    As early as there are sequences in every cell of a grid with ``levels (..., AXES)``, since what was seen early can
-    be kept from then on; sequences that begin alike have to be followed for longer.
+    They are followed only until every cell of a grid with ``levels (..., AXES)`` has a sequence, since what was seen
+    early can be remembered from then on. Sequences that begin alike have to be followed for longer.
     """
     indices = draws.batch(len(data), min(SEQUENCES, len(data)))
     u, lengths = data.select(indices)
@@ -105,14 +105,14 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
 
 
 class Code(NamedTuple):
-    """Which units of a layer are at their upper value for a cell of the grid; each tensor is ``(..., units)``."""
+    """Which units of a layer have their upper value in the corner of a cell; each tensor is ``(..., units)``."""
 
     axis: Tensor
-    """The axis that a unit tells about."""
+    """The axis of the grid that a unit reads."""
     threshold: Tensor
-    """From which level on it is at its upper value, as a share of the highest."""
+    """The level, as a share of the highest, above which a unit has its upper value."""
     sign: Tensor
-    """Of the upper value."""
+    """The sign of the upper value."""
 
     @classmethod
     def of(cls, units: int, draws: Draws) -> "Code":
@@ -124,8 +124,8 @@ class Code(NamedTuple):
     def corner(self, cell: Tensor, levels: Tensor) -> Tensor:
         """The values of the units, ``(..., n, units)``.
 
-        A unit tells whether its axis is beyond its threshold: cells that are neighbours differ in few units, and what
-        a unit has to know about a beginning is on which side of a plane it is.
+        A unit tells whether its axis is beyond its threshold. Cells that are neighbours then differ in few units, and
+        all a unit has to learn of a beginning is on which side of a plane it is.
 
         Args:
             cell: the level of each axis, ``(..., n, AXES)``.
@@ -138,19 +138,17 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Storage:
-    """Which corner sequences should lead to, and how far they are from it.
+class Corners:
+    """Which corner each sequence should lead to, and how far it is from it.
 
     Args:
-        system: the networks.
         data: the sequences.
-        draws: of its own, so that what a network is given does not depend on what others need.
+        draws: draws of its own, so that what a network is given does not depend on the other networks.
         levels: of each axis of the grid, ``(..., AXES)``.
         known: the sequences that are used.
         codes: of each layer.
     """
 
-    system: System
     data: SequenceSet
     draws: Draws
     levels: Tensor
@@ -158,75 +156,79 @@ class Storage:
     codes: list[Code]
 
     @classmethod
-    def of(cls, system: System, data: SequenceSet, draws: Draws, levels: Tensor) -> "Storage":
-        """For a grid with ``levels (..., AXES)``, from the present networks."""
+    def of(cls, system: System, data: SequenceSet, draws: Draws, levels: Tensor) -> "Corners":
+        """The corners of a grid with ``levels (..., AXES)``, for the networks as they are now."""
         known = beginnings(system, data, draws, levels)
         codes = [Code.of(_units(layer, system), draws) for layer in system.layers]
-        return cls(system, data, draws, levels, known, codes)
+        return cls(data, draws, levels, known, codes)
 
-    def step(self, n: int, longest: int, eps: float) -> Outcome:
+    def step(self, system: System, n: int, longest: int, eps: float) -> Outcome:
         """How far states are from their corners after a period: those that n sequences lead to, and as many others.
 
         Args:
+            system: the networks.
             n: how many sequences, at most.
-            longest: the longest period, where it is less than what is usual.
+            longest: the longest period, if it is less than ``LONGEST``.
             eps: the tolerance of VAA*.
         """
-        system, draws, known = self.system, self.draws, self.known
-        which = draws.batch(known.indices.shape[-1], n)
-        n = which.shape[-1]
-        u, lengths = self.data.select(known.indices.gather(-1, which))
+        draws, known = self.draws, self.known
+        drawn = draws.batch(known.indices.shape[-1], n)
+        n = drawn.shape[-1]
+        u, lengths = self.data.select(known.indices.gather(-1, drawn))
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1
         reached = system.states_at(u.to(system.device, system.dtype), first + later)
-        place = known.place.gather(-2, which.unsqueeze(-1).expand(*which.shape, AXES))
+        place = known.place.gather(-2, drawn.unsqueeze(-1).expand(*drawn.shape, AXES))
         cell = _cell(place, self.levels)
         period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest))).squeeze(-1)
         losses, values = [], []
         for index, state in enumerate(reached):
-            end, corner = self._settled(index, state, cell, period)
+            end, corner = self._stabilised(system, index, state, cell, period)
             losses.append(((_core(end) - _core(corner)) / CORNER).square().mean(dim=(-2, -1)))
             values.append(proxy(flat(end)[..., :n, :].detach(), eps))
         return Outcome(torch.stack(losses), torch.stack(values), period)
 
-    def _settled(self, index: int, reached: LayerState, cell: Tensor, period: Tensor) -> tuple[States, States]:
+    def _stabilised(
+        self, system: System, index: int, reached: LayerState, cell: Tensor, period: Tensor
+    ) -> tuple[States, States]:
         """States of a layer by itself after the period, and their corners, ``(..., 2 n, d)``.
 
-        First those ``reached``, which should be in ``cell (..., n, AXES)``, then some from near corners. Of these half
-        see an input that changes all the time: a corner that is reached early has to outlast the rest of its sequence.
+        The first n are ``reached``, whose cells are ``cell (..., n, AXES)``; the others begin near random corners. Half
+        of these see an input that changes all the time: a corner that is reached early has to outlast the rest of its
+        sequence.
         """
-        layer, n = self.system.layers[index], cell.shape[-2]
+        layer, n = system.layers[index], cell.shape[-2]
         start = layer.warmable_state(reached)
         cell = torch.cat([cell, _cell(self.draws.uniform(n, AXES), self.levels)], dim=-2)
-        corner = self.codes[index].corner(cell, self.levels).to(self.system.device, self.system.dtype)
+        corner = self.codes[index].corner(cell, self.levels).to(system.device, system.dtype)
         corners = map_states(lambda field: corner[..., : field.shape[-1]], [start])
         near = map_states(lambda field: self._astray(field[..., n:, :]), corners)
         together = map_states(lambda x, y: torch.cat([x, y], dim=-2), [start], near)
-        _, over_time = layer.warmable(self._inputs(layer, int(period.max()), n), together[0])
-        at = (period - 1).to(self.system.device).unsqueeze(-1).expand(*self.system.leading, 2 * n)
+        u = self._inputs(layer.input_size, int(period.max()), n).to(system.device, system.dtype)
+        _, over_time = layer.warmable(u, together[0])
+        at = (period - 1).to(system.device).unsqueeze(-1).expand(*system.leading, 2 * n)
         return at_time([over_time], at), corners
 
-    def _inputs(self, layer: Layer, time: int, n: int) -> Tensor:
-        """A constant input for each of 2 n states, but for the last n // 2, ``(time, ..., 2 n, features)``."""
-        constant = self.draws.normal(2 * n - n // 2, layer.input_size)
-        changing = self.draws.normal(LONGEST, n // 2, layer.input_size).movedim(-3, 0)[:time]
-        u = WIDER * torch.cat([constant.expand(time, *constant.shape), changing], dim=-2)
-        return u.to(self.system.device, self.system.dtype)
+    def _inputs(self, features: int, time: int, n: int) -> Tensor:
+        """Inputs ``(time, ..., 2 n, features)``: constant for each state but the last n // 2, changing for those."""
+        constant = self.draws.normal(2 * n - n // 2, features)
+        changing = self.draws.normal(LONGEST, n // 2, features).movedim(-3, 0)[:time]
+        return WIDER * torch.cat([constant.expand(time, *constant.shape), changing], dim=-2)
 
     def _astray(self, corner: Tensor) -> Tensor:
-        """Some units of each state anywhere between their value at the corner and the opposite one."""
+        """States ``corner`` with some units anywhere between their value there and the opposite one."""
         share, where, far = (self.draws.uniform(*corner.shape[-2:]).to(corner) for _ in range(3))
         return torch.where(where < ASTRAY * share[..., :1], (2 * far - 1) * corner, corner)
 
 
 def places(states: Tensor) -> Tensor:
-    """Where states ``(..., n, d)`` are along their principal directions, ``(..., n, AXES)``: the share below each."""
+    """The place of each state ``(..., n, d)`` on each principal direction, ``(..., n, AXES)``: the share below it."""
     centred = (states - states.mean(dim=-2, keepdim=True)).double().cpu()
     _, directions = torch.linalg.eigh(centred.mT @ centred)
     along = centred @ directions[..., -AXES:].flip(-1)
-    # States of fewer units than there are axes are all at one place on the others.
+    # States with fewer units than there are axes all have one place on the axes that are left.
     along = torch.nn.functional.pad(along, (0, AXES - along.shape[-1])).mT
-    # States that are equal but for rounding are at one place.
+    # States that are equal but for rounding have one place.
     along = (along / along.std(dim=-1, keepdim=True).clamp(min=1e-9)).round(decimals=5).contiguous()
     return (torch.searchsorted(along.sort(dim=-1).values, along) / along.shape[-1]).mT
 
@@ -244,12 +246,12 @@ def _filled(place: Tensor, levels: Tensor) -> Tensor:
 
 
 def _core(states: States) -> Tensor:
-    """What a state is made from, ``(..., n, d)``: of an LSTM c alone, since h follows from it."""
+    """The last field of each state, ``(..., n, d)``: of an LSTM c alone, since h follows from it."""
     return torch.cat([cell[-1] for layer in states for cell in layer], dim=-1)
 
 
 def _units(layer: Layer, system: System) -> int:
-    """The most units that a field of the layer's state has."""
+    """The units of the largest field of the layer's state."""
     u = torch.zeros(1, *system.leading, 1, layer.input_size, device=system.device, dtype=system.dtype)
     _, state = layer.warmable(u)
     return max(field.shape[-1] for cell in state for field in cell)

@@ -265,19 +265,19 @@ def all_states(
 
 
 @torch.no_grad()
-def last_states(
+def only_last(
     kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
     bias: Tensor | None, *states: Tensor, steps: int | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """The states after the last step, each field ``(..., rows, hidden)``, without a gradient; none before is stored.
+    """The state after the last step, each field ``(..., rows, hidden)``, without gradient; no other is stored.
 
     Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
     """
     lead = weight.dim() - kind.weight_dim
     flat = _flat(lead, x, input_weight, input_bias, weight, bias, *states)
     buffers, _ = _advance(kind, precision, flat, save=False, keep=False, steps=steps)
-    last = (len(x) if steps is None else steps) % 2
-    return tuple(buffer[:, last].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
+    end = (len(x) if steps is None else steps) % 2
+    return tuple(buffer[:, end].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
 
 
 def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:

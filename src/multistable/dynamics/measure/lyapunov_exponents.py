@@ -1,4 +1,4 @@
-"""How fast a network forgets small differences between its states, or magnifies them: Lyapunov exponents."""
+"""Lyapunov exponents: how fast a network forgets small differences between its states, or magnifies them."""
 
 import copy
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integers
-from multistable.dynamics.measure.algorithm_1 import BATCH_SIZE, check_finite, measuring, settle
+from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, check_finite, measuring, settled_states
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.system import States, System, flat, map_states, system_of
 
 DISPLACEMENT = 1e-8
-"""How far a companion is put from a state of norm 1: half-way between 1, where a step is no longer straight, and the
-rounding of float64, so that both change an exponent by some 1e-9. For a larger state that is its root times as far."""
+"""The distance of a companion from a state of norm 1. It is half-way between 1, where a step is no longer linear, and
+the rounding of float64: each changes an exponent by some 1e-9. It grows with the root of the norm of larger states."""
 LEAST = 1e-12
-"""The least distance as a share of the norm: of states beyond 1e8, the root would be lost in their rounding."""
+"""The least distance as a share of the norm. Beyond a norm of 1e8, the root would be lost in rounding."""
 PAUSE = 2
-"""The steps between two looks, after each of which the companion is put back to that distance."""
+"""The steps after which the growth of the distance is noted and the companion is put back to its first distance."""
 CHAOTIC = 0.01
 """An exponent above this is chaos: small differences grow e-fold within a hundred steps."""
 
@@ -30,10 +30,10 @@ class Lyapunov:
 
     Attributes:
         exponents: ``(batches, batch_size)``, or ``(R, batches, batch_size)`` for an ensemble: the largest Lyapunov
-            exponent at each state, for one step. Negative where small differences shrink; minus infinity where two
-            steps shrink them by more than float64 can tell, to about a hundred-millionth.
-        exponent: their median.
-        lifetime: the steps after which a small difference is 1/e of what it was, by that median; infinite where
+            exponent at each state, for one step. It is negative where small differences shrink, and minus infinity
+            where two steps shrink them to less than about a hundred-millionth, which float64 cannot tell from nothing.
+        exponent: the median of the exponents.
+        lifetime: the steps after which a small difference is 1/e of what it was, by that median; infinite if
             differences do not shrink.
         chaotic: the share of states at which differences grow e-fold within a hundred steps.
     """
@@ -45,7 +45,7 @@ class Lyapunov:
 
     @classmethod
     def of(cls, exponents: Tensor) -> "Lyapunov":
-        """The summary of exponents."""
+        """The result for ``exponents``."""
         median = exponents.flatten(-2).quantile(0.5, dim=-1, interpolation="nearest")
         lifetime = torch.where(median < 0, -1 / median, torch.inf)
         chaotic = (exponents > CHAOTIC).double().mean(dim=(-2, -1))
@@ -62,15 +62,16 @@ def lyapunov(
     steps: int = 1000,
     generator: Generators = None,
 ) -> Lyapunov:
-    """The largest Lyapunov exponent at the settled states: what VAA cannot tell of states that still move.
+    """The largest Lyapunov exponent at the settled states, which tells how those that still move do so.
 
     States that VAA counts as different attractors may be at rest, drift together too slowly for M steps to show it, or
     wander over one strange attractor. The exponent is negative and large in the first case, negative and small in the
     second, positive in the third; it is 0 on a continuum of fixed points and on a cycle that is slid along.
 
-    The states are those that :func:`measure` compares, with the same arguments the very same. Beside each one a
-    companion in a random direction is followed in float64, and brought back near every few steps. The first half of
-    the steps lets it turn to where differences last longest; the second half is counted.
+    The states are those that :func:`measure` compares; with the same arguments they are the very same. Beside each one
+    a companion in a random direction is followed in float64, and brought back near it every few steps. In the first
+    half of the steps the companion turns to the direction in which differences last longest; the second half is
+    counted.
 
     Args:
         rnn: a network or an ensemble, see :func:`measure`.
@@ -78,7 +79,7 @@ def lyapunov(
         batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
-        steps: how many steps the companions are followed for.
+        steps: for how many steps the companions are followed.
         generator: see :func:`measure`.
     """
     batches, batch_size, stabilisation, steps = positive_integers(
@@ -86,7 +87,7 @@ def lyapunov(
     )
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws, size = Draws(generator, system.members), min(batch_size, len(data))
-        settled, u = settle(system, data, draws, batches, size, stabilisation)
+        settled, u = settled_states(system, data, draws, batches, size, stabilisation)
     states, u = map_states(Tensor.double, settled.layers), u.double()
     precise = copy.deepcopy(rnn).double()
     with torch.no_grad(), evaluating(precise):
@@ -95,11 +96,11 @@ def lyapunov(
 
 
 def _in_float64(rnn: nn.Module, states: States, u: Tensor) -> System:
-    """A network of float64 parameters and buffers as a system, refused where it computes in less all the same."""
+    """A network with float64 parameters and buffers as a system, or an error if it computes in less all the same."""
     accepted = f"{type(rnn).__name__} must compute in float64 when its parameters and buffers are in float64"
     try:
-        system = system_of(rnn, u.shape[-1]).frozen()
-        found = flat(system.last(u.expand(1, *u.shape), states)).dtype
+        system = system_of(rnn, u.shape[-1]).with_present_weights()
+        found = flat(system.only_last(u.expand(1, *u.shape), states)).dtype
     except (RuntimeError, TypeError) as error:
         raise TypeError(f"{accepted}, as tensors made by x.new_zeros or kept as buffers do: {error}") from error
     if found != torch.float64:
@@ -116,7 +117,7 @@ def _exponents(system: System, states: States, u: Tensor, steps: int, draws: Dra
     for begin in range(0, steps, PAUSE):
         window = min(PAUSE, steps - begin)
         both = map_states(lambda x, y: torch.cat([x, y], dim=-2), states, companions)
-        both = system.last(both_inputs.expand(window, *both_inputs.shape), both)
+        both = system.only_last(both_inputs.expand(window, *both_inputs.shape), both)
         states = map_states(lambda x: x[..., :n, :], both)
         ways = map_states(lambda x: x[..., n:, :] - x[..., :n, :], both)
         if begin + PAUSE > steps // 2:
@@ -128,9 +129,12 @@ def _exponents(system: System, states: States, u: Tensor, steps: int, draws: Dra
 
 
 def _near(states: States, ways: States) -> tuple[States, Tensor]:
-    """Companions near the states, each on its way from there, and how near ``(..., n)``; without a way it stays."""
+    """Companions beside the states, in the directions ``ways``, and their distances ``(..., n)``.
+
+    A companion whose difference from its state is zero has no direction, and stays at the state.
+    """
     length = torch.linalg.vector_norm(flat(ways), dim=-1)
     norm = torch.linalg.vector_norm(flat(states), dim=-1).clamp_min(1)
-    wanted = torch.maximum(DISPLACEMENT * norm.sqrt(), LEAST * norm)
-    scale = torch.where(length > 0, wanted / length, 0).unsqueeze(-1)
-    return map_states(lambda x, way: x + way * scale, states, ways), wanted
+    distance = torch.maximum(DISPLACEMENT * norm.sqrt(), LEAST * norm)
+    scale = torch.where(length > 0, distance / length, 0).unsqueeze(-1)
+    return map_states(lambda x, way: x + way * scale, states, ways), distance

@@ -11,7 +11,7 @@ from multistable.dynamics.warmup.wanted_vaa import (
     AXES,
     CORNER,
     Code,
-    Storage,
+    Corners,
     _filled,
     beginnings,
     cells_for,
@@ -109,10 +109,10 @@ def test_gradient_steps_bring_states_to_their_corners(cell):
     rnn, x = ms.RNN(cell, 1, 16, generator=generator()), torch.randn(20, 200, 1, generator=generator())
     optimiser = torch.optim.Adam(rnn.parameters(), lr=1e-2)
     with studying(rnn, x) as (system, data):
-        storage = Storage.of(system, data, Draws(generator()), torch.tensor([2, 2]))
+        corners = Corners.of(system, data, Draws(generator()), torch.tensor([2, 2]))
         losses = []
         for _ in range(80):
-            outcome = storage.step(32, 200, 1e-4)
+            outcome = corners.step(system, 32, 200, 1e-4)
             optimiser.zero_grad()
             outcome.losses.sum().backward()
             optimiser.step()
@@ -123,7 +123,7 @@ def test_gradient_steps_bring_states_to_their_corners(cell):
 
 def test_some_units_are_astray_and_never_beyond_their_corner():
     corner = CORNER * torch.randn(500, 40, generator=generator()).sign()
-    near = Storage(None, None, Draws(generator()), None, None, [])._astray(corner)
+    near = Corners(None, Draws(generator()), None, None, [])._astray(corner)
     astray = (near != corner).double().mean(dim=-1)
     assert float(astray.mean()) == pytest.approx(ASTRAY / 2, abs=0.03)
     assert (astray < 0.1).any()

@@ -1,4 +1,4 @@
-"""What the states of a network settle on: fixed points, or cycles."""
+"""Which settled states are at fixed points, and which are on cycles."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import check_positive_number, positive_integers
-from multistable.dynamics.measure.algorithm_1 import BATCH_SIZE, measuring, settle
+from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, measuring, settled_states
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
 
@@ -31,7 +31,7 @@ class Attractors:
 
     @classmethod
     def of(cls, periods: Tensor) -> "Attractors":
-        """The shares of periods."""
+        """The result for ``periods``."""
         shares = [kind.double().mean(dim=(-2, -1)).tolist() for kind in (periods == 1, periods > 1, periods == 0)]
         return cls(periods, *shares)
 
@@ -49,10 +49,10 @@ def attractors(
 ) -> Attractors:
     """Tell the settled states at fixed points from those on cycles, which VAA counts alike.
 
-    The states are those that :func:`measure` compares, with the same arguments the very same. They are followed for
-    twice the longest period. One that stays within ``eps`` of where it was is at a fixed point; one that leaves and
-    comes back within ``eps``, and is there again after as long once more, is on a cycle. Rounding keeps even a state
-    at a fixed point jittering, and attractors are approached for ever: neither can be asked for to the last bit.
+    The states are those that :func:`measure` compares; with the same arguments they are the very same. They are
+    followed for twice the longest period. A state that stays within ``eps`` of where it was is at a fixed point. One
+    that leaves, comes back within ``eps``, and is there again after the same time is on a cycle. There is a tolerance
+    because attractors are only approached, and because rounding keeps even a state at a fixed point jittering.
 
     Args:
         rnn: a network or an ensemble, see :func:`measure`.
@@ -60,8 +60,8 @@ def attractors(
         batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
-        longest: the longest period looked for. A state that moves by less than ``eps`` in twice as many steps cannot
-            be told from a fixed point.
+        longest: the longest period looked for. A state that moves by less than ``eps`` in twice as many steps counts as
+            one at a fixed point.
         eps: states no more than this apart are the same.
         generator: see :func:`measure`.
     """
@@ -71,13 +71,13 @@ def attractors(
     check_positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws, size = Draws(generator, system.members), min(batch_size, len(data))
-        settled, u = settle(system, data, draws, batches, size, stabilisation)
-        distances = _distances(system.frozen(), settled.layers, u, 2 * longest)
+        settled, u = settled_states(system, data, draws, batches, size, stabilisation)
+        distances = _distances(system, settled.layers, u, 2 * longest)
     return Attractors.of(periods(distances, eps).unflatten(-1, (batches, size)).cpu())
 
 
 def periods(distances: Tensor, eps: float) -> Tensor:
-    """The period ``(...)`` of states from their distances ``(2 longest, ...)`` after 1, 2, ... steps; 0 without one."""
+    """The periods ``(...)`` of states, 0 for none, from their distances ``(2 longest, ...)`` after 1, 2, ... steps."""
     near = distances <= eps
     left = (~near).cummax(dim=0).values
     longest = len(distances) // 2
@@ -87,10 +87,10 @@ def periods(distances: Tensor, eps: float) -> Tensor:
 
 
 def _distances(system: System, states: States, u: Tensor, steps: int) -> Tensor:
-    """How far from where they are states will be after 1, 2, ... steps under a constant input: ``(steps, ..., n)``."""
-    start, told = flat(states), []
+    """The distances ``(steps, ..., n)`` of states from where they are now, after 1, 2, ... steps under ``u``."""
+    start, distances = flat(states), []
     for begin in range(0, steps, WINDOW):
         over_time = system.advance(u.expand(min(WINDOW, steps - begin), *u.shape), states)
         states = at_time(over_time, -1)
-        told.append(torch.linalg.vector_norm(flat(over_time) - start, dim=-1))
-    return torch.cat(told)
+        distances.append(torch.linalg.vector_norm(flat(over_time) - start, dim=-1))
+    return torch.cat(distances)

@@ -22,11 +22,11 @@ def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
     """
     _check_states(states)
     check_positive_number("eps", eps)
-    # Distances in float64, so that cancellation does not decide. The margin is for the rounding of the states
-    # themselves: those that are eps apart but for it are the same.
+    # Distances are computed in float64, so that cancellation does not decide. The margin allows for the rounding of the
+    # states themselves: those that would be eps apart without it are the same.
     margin = 1 + 4 * torch.finfo(_at_least_single(states.dtype)).eps
     same = distances(states.double()) <= eps * margin
-    # Rounded, so that whole numbers of attractors are whole.
+    # Rounded, so that a whole number of attractors is whole.
     attractors = (1 / same.sum(dim=-1).double()).sum(dim=-1).round(decimals=12)
     return attractors / states.shape[-2]
 
@@ -59,8 +59,8 @@ def proxy(states: Tensor, eps: float) -> Tensor:
 def distances(states: Tensor) -> Tensor:
     """Euclidean distances ``(..., n, n)`` between the states of each set ``(..., n, d)``.
 
-    From differences, not from the matrix product, which cancels for near-equal states. The gradient for
-    coincident states is zero.
+    They are computed from differences, not from the matrix product, which cancels for near-equal states. The gradient
+    for coincident states is zero.
     """
     return torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
 
@@ -70,7 +70,7 @@ def _at_least_single(dtype: torch.dtype) -> torch.dtype:
 
 
 def _check_states(states: Any) -> None:
-    """``states`` is a finite tensor ``(..., n, d)``."""
+    """Raise unless ``states`` is a finite tensor ``(..., n, d)``."""
     if not isinstance(states, Tensor):
         hint = "; ms.measure takes a network and its sequences" if isinstance(states, nn.Module) else ""
         raise TypeError(f"states must be a tensor (..., n, d), got {type(states).__name__}{hint}")

@@ -1,4 +1,4 @@
-"""What both warmups are made of: a network under warmup, gradient steps on it, and what is put back around them."""
+"""The parts that both warmups share: a network under warmup, a gradient step on it, and what is put back afterwards."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,22 +7,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.measure.algorithm_1 import DivergedError
-from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.algorithm_1_measure import DivergedError
+from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System
+from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import Line
 
 
 class WarmupDivergedError(DivergedError):
-    """A warmup met a loss, gradient or state that is not finite; the network is as it was before."""
+    """A loss, gradient or state of a warmup is not finite; the network is as it was before."""
 
 
 @dataclass(frozen=True)
 class Warming:
-    """A network, or an ensemble, under warmup, and the arguments of ``warmup`` that say how."""
+    """A network, or an ensemble, under warmup, with the arguments of :func:`warmup`."""
 
     system: System
     data: SequenceSet
@@ -33,39 +34,31 @@ class Warming:
     on_step: Callable[[WarmupStep], None] | None
     line: Line
     limit: Tensor
-    """At most how many gradient steps, ``(...)``."""
+    """The most gradient steps that each network takes, ``(...)``."""
     batch_size: int
     lr: float
     max_stabilisation: int
     increment: int
     eps: float
-    tolerance: float
 
     @property
-    def target(self) -> Tensor:
-        """k, ``(...)``."""
-        return self.history.target
+    def goal(self) -> Goal:
+        """What each network is to reach."""
+        return self.history.goal
 
-    @property
-    def storing(self) -> Tensor:
-        """Which networks have a VAA that is wanted, neither more nor less, ``(...)``."""
-        return ~self.history.tolerance.isnan()
-
-    def states(self) -> States:
+    def states(self, system: System) -> States:
         """The states that a new batch of sequences leads to."""
-        return random_hidden_states(
-            self.system, self.data, self.draws.batch(len(self.data), self.batch_size), self.draws
-        )
+        return random_hidden_states(system, self.data, self.draws.batch(len(self.data), self.batch_size), self.draws)
 
     def record(self, step: WarmupStep, took: Tensor | bool = True) -> None:
-        """Keep and report a step that the networks ``took (...)``."""
+        """Add a step, which the networks ``took (...)``, to the history, and report it."""
         self.history.record(step, took)
         self.line.step(step)
         if self.on_step is not None:
             self.on_step(step)
 
     def measuring(self, states: int, steps: int) -> None:
-        """Report that the true VAA of so many states after so many steps comes next."""
+        """Report that the true VAA of so many states is about to be measured, over so many steps."""
         self.line.measuring(len(self.history), states, steps)
 
 
@@ -75,7 +68,7 @@ def gradients_of(loss: Tensor, warming: Warming) -> list[Tensor | None]:
 
 
 def check_finite(loss: Tensor, gradients: list[Tensor | None], warming: Warming, step: int) -> None:
-    """An error for a loss or a gradient that is not finite."""
+    """Raise if a loss or a gradient is not finite."""
     norms = [torch.linalg.vector_norm(g) for g in gradients if g is not None]
     if not torch.isfinite(torch.stack([loss.detach().sum(), *norms])).all():
         advice = "were they finite?" if step == 1 else f"a smaller lr than {warming.lr:g} may help"
@@ -93,9 +86,9 @@ def descend(gradients: list[Tensor | None], warming: Warming) -> None:
 
 
 def normalised(gradients: list[Tensor | None], system: System) -> tuple[list[Tensor | None], Tensor]:
-    """The gradient of each network with a norm of 1, or 0 where it is not finite; and where it is, ``(...)``.
+    """The gradient of each network scaled to a norm of 1, and which gradients are finite, ``(...)``.
 
-    Over a long period a gradient may overflow though the states are as they should be.
+    A gradient that is not finite becomes 0: over a long period it may overflow though the states are as they should be.
     """
     squares = [g.double().square().reshape(*system.leading, -1).sum(dim=-1) for g in gradients if g is not None]
     norm = torch.stack(squares).sum(dim=0).sqrt()
@@ -117,12 +110,12 @@ def interpolate(weights: Sequence[Tensor], start: Sequence[Tensor], share: Tenso
 
 
 def _for_weights(values: Tensor, weights: Tensor) -> Tensor:
-    """Values ``(...)``, one for each network, so that they multiply weights ``(..., anything)``."""
+    """Values ``(...)``, one for each network, reshaped to be multiplied with weights ``(..., any)``."""
     return values.reshape(*values.shape, *[1] * (weights.dim() - values.dim()))
 
 
 def warmable_parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
-    """The parameters of the layers to warm up, each once."""
+    """The parameters of the layers to warm up; one that layers share is listed once."""
     found = {id(p): p for layer in system.layers for p in layer.warmable.parameters() if p.requires_grad}
     if not found:
         raise ValueError(f"the recurrent layers of {type(rnn).__name__} have no parameters that require gradients")

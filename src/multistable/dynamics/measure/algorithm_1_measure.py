@@ -1,4 +1,4 @@
-"""The share of reachable attractors of a network (Algorithm 1)."""
+"""Algorithm 1: the share of reachable attractors of a network."""
 
 import copy
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import check_positive_number, positive_integers
-from multistable.dynamics.measure.algorithm_2 import random_hidden_states
+from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
-from multistable.dynamics.measure.variability import vaa
+from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
 BATCH_SIZE = AtMost(32)
-"""The states of a batch, where it is not said."""
+"""The states of a batch, if they are not given."""
 
 
 class DivergedError(RuntimeError):
@@ -33,7 +33,7 @@ class Measure:
     Attributes:
         vaa: the mean of ``batches``; for an ensemble a list, one for each member.
         batches: the VAA of each batch, ``(batches,)``, or ``(R, batches)`` for an ensemble.
-        steps: how many stabilisation steps were computed; fewer than asked for where more could change nothing.
+        steps: how many stabilisation steps were computed; fewer than M if more could change nothing.
         periodic: the share of states that were seen to repeat themselves to the last bit, at a fixed point or on a
             cycle; the others were still on their way, or on a cycle too long to be seen.
     """
@@ -56,24 +56,25 @@ def measure(
 ) -> Measure:
     """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
 
-    1/batch_size means one attractor for all states, 1 an attractor for each state. Computed in float32 or better, on
-    a GPU in almost float32 (docs/results/engine_records.md), whatever the global flags say; the network is not changed.
+    A VAA of 1/batch_size means one attractor for all states, 1 means one for each state. It is computed in float32 or
+    better, on a GPU in almost float32 (docs/results/engine_records.md), whatever the global flags say. The network is
+    not changed.
 
     Args:
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
             any module that is called as ``(input, state) -> (output, state)``.
         sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
-            an iterable of such batches; tuples such as (inputs, targets) count by their first entry. For an
-            ensemble one set for all members, or a tensor ``(time, R, n, features)`` with one for each. In place of
-            tensors also NumPy arrays. All are computed with in the network's type and on its device.
+            an iterable of such batches; of tuples such as (inputs, targets) the first entry is taken. An ensemble takes
+            one set for all members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted
+            in place of tensors. All are converted to the network's type and device.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch, each from another sequence; where it is not given and there are fewer than
-            32 sequences, as many as there are.
+        batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
+            sequences, all are taken.
         stabilisation: M, the steps under the constant input.
         eps: states no more than this apart are at the same attractor.
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
-            list of one for each. When not given, the draws are those of the seed that ``torch.manual_seed`` set, the
-            same at each call.
+            list with one for each. If it is not given, the seed that ``torch.manual_seed`` set decides the draws, which
+            are then the same at each call.
     """
     batches, batch_size, stabilisation = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
@@ -86,25 +87,25 @@ def measure(
 
 @contextmanager
 def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
-    """:func:`studying` without gradients and in almost float32 or better."""
+    """:func:`studying` without gradients, in almost float32 or better, over the present weights."""
     network = _in_single_precision(rnn)
-    with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as studied:
-        yield studied
+    with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
+        yield system.with_present_weights(), data
 
 
 def estimate(
     system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
 ) -> Measure:
     """:func:`measure` without the checks."""
-    settled, _ = settle(system, data, draws, batches, batch_size, stabilisation)
+    settled, _ = settled_states(system.with_present_weights(), data, draws, batches, batch_size, stabilisation)
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
     return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
 
 
-def settle(
+def settled_states(
     system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
 ) -> tuple[Stabilised, Tensor]:
-    """The states that are compared, all batches stabilised in one pass, and the constant input of each state."""
+    """The states to compare, all batches stabilised in one pass, and the constant input of each state."""
     states, inputs = [], []
     for _ in range(batches):
         states.append(random_hidden_states(system, data, draws.batch(len(data), batch_size), draws))
@@ -117,7 +118,7 @@ def settle(
 
 
 def check_finite(states: Tensor, after: str) -> None:
-    """Refuse states ``(..., n, d)`` that are not finite after so many steps."""
+    """Raise if states ``(..., n, d)`` are not finite after so many steps."""
     lost = int((~states.isfinite().all(dim=-1)).sum())
     if lost:
         raise DivergedError(

@@ -1,4 +1,4 @@
-"""Reachable states: where the input sequences take a network (Algorithm 2)."""
+"""Algorithm 2: reachable states, those that the input sequences lead a network to."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
     Args:
         rnn: the network, see :func:`measure`.
         sequences: n input sequences, see :func:`measure`.
-        generator: where the time steps are drawn from; one for each member for an ensemble.
+        generator: where the time steps are drawn from, see :func:`measure`.
 
     Returns:
         ``(n, d)``, or ``(R, n, d)`` for an ensemble: the whole state of all layers, [h, c] for LSTM.
@@ -26,7 +26,7 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
     with studying(rnn, sequences) as (system, data):
         draws = Draws(generator, system.members)
         everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
-        return flat(random_hidden_states(system, data, everything, draws))
+        return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
 
 
 def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
