@@ -77,7 +77,7 @@ class Ensemble(nn.Module):
         """Some of the members, by their numbers, as an ensemble of copies of them."""
         selected = copy.deepcopy(self)
         _set_parameters(selected.network, {name: p[list(members)] for name, p in self.network.named_parameters()})
-        selected.size = len(members)
+        selected._members = len(members)
         return selected
 
     @torch.no_grad()
