@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import multistable as ms
-from multistable.dynamics.warmup import entry
+from multistable.dynamics.warmup import run_warmup
 from multistable.tasks import TASKS, CopyFirstInput, Denoising
 from multistable.training import Model, RunFolder, load, train
 from multistable.training.course import Course
@@ -24,7 +24,7 @@ TIMES = ("seconds", "step_seconds")
 @pytest.fixture
 def short_final_check(monkeypatch):
     """Warmups that end with a measure of few steps: what they find is not the question."""
-    monkeypatch.setattr(entry, "FINAL_STABILISATION", 50)
+    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 50)
 
 
 # Which runs go together
