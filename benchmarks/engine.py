@@ -2,16 +2,15 @@
 
     python benchmarks/engine.py --output docs/results/engine
 
-prints the table and the targets, and writes ``<output>.json`` and ``<output>.png``. A layer has one input feature,
-so that the product with its input, which all three compute, hardly counts. Times are medians of a few calls, host
-work included, divided by the number of steps (1000, fewer with many networks). The plain loop takes the same time
-at every step, so few are measured. One network is also timed recorded as a CUDA graph, forward and backward together,
-which leaves the host a single launch; the plain loop is not recorded.
+prints the table and the targets, and writes both to ``<output>.txt`` and a picture to ``<output>.png``. A layer has
+one input feature, so that the product with its input, which all three compute, hardly counts. Times are medians of a
+few calls, host work included, divided by the number of steps (1000, fewer with many networks). The plain loop takes
+the same time at every step, so few are measured. One network is also timed as a recorded CUDA graph, forward and
+backward together, which leaves the host a single launch; the plain loop is not recorded.
 """
 
 import argparse
 import datetime
-import json
 import platform
 import shlex
 import sys
@@ -239,6 +238,8 @@ def plot(rows: list[Row], path: Path) -> None:
     """Time of a step for each network, over the number of networks that advance together."""
     from matplotlib import pyplot
 
+    from multistable.experiments.figures import png
+
     figure, axes = pyplot.subplots(1, len(SIZES), figsize=(14, 4.5), sharey=True, squeeze=False, layout="constrained")
     for axis, hidden in zip(axes[0], SIZES, strict=True):
         for name, colour in zip(CELL_NAMES, COLOURS, strict=True):
@@ -252,7 +253,7 @@ def plot(rows: list[Row], path: Path) -> None:
     axes[0][0].set_ylabel("µs per network, layer and step, forward + backward")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", fontsize=9)
-    figure.savefig(path, dpi=130)
+    png(figure, path)
 
 
 def main() -> None:
@@ -273,27 +274,21 @@ def main() -> None:
 
     versions = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}"
     versions += f", cuDNN {torch.backends.cudnn.version()}, Python {platform.python_version()}"
-    date = datetime.date.today().isoformat()
-    command = shlex.join(["python", *sys.argv])
-    print(f"{date}, {versions}\n{command}\n\nmicroseconds per layer and time step, batch {BATCH}\n")
-    print(table(rows))
-    print(f"\nplain loop: {PLAIN_STEPS} steps measured; memory: {MEMORY_STEPS} steps, forward + backward\n")
+    lines = [
+        f"{datetime.date.today().isoformat()}, {versions}",
+        shlex.join(["python", *sys.argv]),
+        f"\nmicroseconds per layer and time step, batch {BATCH}\n",
+        table(rows),
+        f"\nplain loop: {PLAIN_STEPS} steps measured; memory: {MEMORY_STEPS} steps, forward + backward\n",
+    ]
     for what, precision, value, most in found:
-        print(f"{what:45} {precision:5}{value:9.4f}, at most{most:8.4f}: {'met' if value <= most else 'NOT MET'}")
-
-    record = {
-        "date": date,
-        "versions": versions,
-        "command": command,
-        "batch": BATCH,
-        "rows": rows,
-        "targets": [
-            {"what": what, "precision": precision, "value": value, "at most": most, "met": value <= most}
-            for what, precision, value, most in found
-        ],
-    }
+        lines.append(
+            f"{what:45} {precision:5}{value:9.4f}, at most{most:8.4f}: {'met' if value <= most else 'NOT MET'}"
+        )
+    text = "\n".join(lines)
+    print(text)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    options.output.with_suffix(".txt").write_text(text + "\n")
     plot(rows, options.output.with_suffix(".png"))
 
 

@@ -3,7 +3,7 @@
     python benchmarks/measure.py --output docs/results/measure
     python benchmarks/measure.py --device cpu
 
-prints two tables, and writes ``<output>.txt`` and ``<output>.json``. The first has the time of a step of one layer
+prints two tables, and writes them to ``<output>.txt``. The first has the time of a step of one layer
 under a constant input, and the relative error after 60 steps against float64, of h or c, whichever is larger; weights,
 inputs and states are drawn from normal distributions. The second has the time of ``ms.measure`` of an ensemble, part of
 which was warmed up, and the largest difference between the VAA of a network in one precision and in the other. Most of
@@ -15,7 +15,6 @@ tiny, and both precisions are the same code.
 import argparse
 import copy
 import datetime
-import json
 import platform
 import shlex
 import sys
@@ -234,8 +233,6 @@ def main() -> None:
     if asked.output:
         asked.output.parent.mkdir(parents=True, exist_ok=True)
         Path(f"{asked.output}.txt").write_text(text + "\n")
-        record = {"about": about, "steps": steps, "measures": measures}
-        Path(f"{asked.output}.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

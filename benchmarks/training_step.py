@@ -4,9 +4,7 @@ Run: python benchmarks/training_step.py [--members N]
 """
 
 import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -61,13 +59,10 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--time", type=int, default=50)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     size = f"{arguments.members} networks of {arguments.hidden}, T = {arguments.time}, batch 32"
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: one training step, {size}; milliseconds")
     print(f"{'cell':8}{'kernels':>10}{'eager':>10}{'outside':>10}{'recorded':>10}{'outside':>10}")
-    rows = []
-    sizes = {name: value for name, value in vars(arguments).items() if name != "json"}
     for cell in ms.CELLS:
         x = torch.randn(arguments.time, arguments.members, 32, 1, device="cuda")
         step = make_step(cell, arguments.members, arguments.hidden)
@@ -75,11 +70,8 @@ def main() -> None:
         kernels = in_kernels(lambda step=step, x=x: step(x))  # type: ignore[misc]
         graphed = Graphed(step)
         recorded = milliseconds(lambda graphed=graphed, x=x: graphed(x))  # type: ignore[misc]
-        rows.append({"cell": cell, "kernels_ms": kernels, "eager_ms": eager, "recorded_ms": recorded} | sizes)
         shares = [f"{ms_:10.3f}{1 - kernels / ms_:10.0%}" for ms_ in (eager, recorded)]
         print(f"{cell:8}{kernels:10.3f}{''.join(shares)}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

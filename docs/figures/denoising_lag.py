@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 import multistable as ms
+from multistable.experiments.archive import rounded
 from multistable.experiments.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, figure, name_axes, png
 from multistable.experiments.pictures import legend_below
 from multistable.tasks import Denoising
@@ -305,7 +306,7 @@ def main() -> None:
     found = [next(results[arm.double]) for arm in ARMS]
     settings = {name: value for name, value in vars(asked).items() if name != "output"}
     settings |= {"T": T, "hidden": HIDDEN, "rate": RATE}
-    asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, "arms": found}) + "\n")
+    asked.output.with_suffix(".json").write_text(json.dumps(rounded({"settings": settings, "arms": found}, 6)) + "\n")
     draw(found, asked.every, asked.output.with_suffix(".png"))
     report(found, asked.every)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 import multistable as ms
+from multistable.experiments.archive import rounded
 from multistable.experiments.figures import BLUE, GREY, ORANGE, SKY, VERMILLION, figure, name_axes, png
 from multistable.experiments.pictures import legend_below
 from multistable.tasks import CopyFirstInput
@@ -169,7 +170,7 @@ def main() -> None:
     with ms.engine(precision=asked.precision):
         found = study.train(asked.steps, asked.looks)
     settings = {name: value for name, value in vars(asked).items() if name != "output"}
-    asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, **found}) + "\n")
+    asked.output.with_suffix(".json").write_text(json.dumps(rounded({"settings": settings, **found}, 4)) + "\n")
     draw(found, asked.output.with_suffix(".png"))
     print("| way | VAA before | VAA after | loss, last looks | largest norm of a gradient |\n|---|---|---|---|---|")
     for index, way in enumerate(WAYS):

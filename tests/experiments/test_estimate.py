@@ -1,6 +1,5 @@
 """What is said beforehand of the time and memory that runs take."""
 
-import json
 import re
 from dataclasses import replace
 from functools import partial
@@ -59,8 +58,9 @@ def of_epochs():
 
 
 def of_measures():
-    for row in json.loads((RESULTS / "measure.json").read_text())["measures"]:
-        yield f"measure-{row['cell']}", row["tf32x3 s"], partial(measure, ten(cell=row["cell"]))
+    rows = re.findall(r"^(\w+) +[\d.]+ +([\d.]+) +[\d.]+ +[\d.]+ to ", (RESULTS / "measure.txt").read_text(), re.M)
+    for cell, tf32x3 in rows:
+        yield f"measure-{cell}", float(tf32x3), partial(measure, ten(cell=cell))
 
 
 def of_dynamics():
@@ -73,17 +73,20 @@ def of_dynamics():
 
 
 def of_steps():
-    for row in json.loads((RESULTS / "training_step.json").read_text()):
-        runs = some(row["members"], CopyFirstInput(row["time"]), row["cell"], hidden_size=row["hidden"])
-        yield f"recorded-{row['cell']}", row["recorded_ms"] / 1000, partial(gradient_step, runs)
+    text = (RESULTS / "training_step.txt").read_text()
+    networks, hidden, time = map(int, re.search(r"(\d+) networks of (\d+), T = (\d+)", text).groups())
+    for cell, recorded in re.findall(r"^(\w+) .*% +([\d.]+) +\d+%$", text, re.M):
+        runs = some(networks, CopyFirstInput(time), cell, hidden_size=hidden)
+        yield f"recorded-{cell}", float(recorded) / 1000, partial(gradient_step, runs)
 
 
 def of_time_steps():
-    for row in json.loads((RESULTS / "engine.json").read_text())["rows"]:
-        networks, cell, hidden = row["networks"], row["cell"], row["hidden"]
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) \| +[\d.]+ +([\d.]+) \|", (RESULTS / "engine.txt").read_text(), re.M)
+    for cell, units, members, microseconds in rows:
+        hidden, networks = int(units), int(members)
         if hidden >= 128:  # What 64 units take is not in proportion: one LSTM 1.7 microseconds, eight 12.
             foretold = partial(time_step, networks, cell, hidden_size=hidden)
-            yield f"{networks}-{cell}-{hidden}", row["ieee both"] / 1e6, foretold
+            yield f"{networks}-{cell}-{hidden}", float(microseconds) / 1e6, foretold
 
 
 def of_copy():

@@ -135,7 +135,7 @@ def with_costs(runs, seconds, steps):
         if run.config.version == "auxiliary":
             run.record.update(together=1, pretraining={"seconds": seconds, "steps": steps})
         else:
-            run.warmup.update(step_seconds=seconds, together=1, loss=[0.0] * steps)
+            run.warmup.update(step_seconds=seconds, together=1, vaa_star=[[0.0]] * steps)
     return runs
 
 

@@ -21,8 +21,14 @@ from multistable.training.summary import (
     check_summary,
 )
 
-DIGITS = 6
-"""Significant digits that are kept of each number."""
+DIGITS, CURVE_DIGITS = 6, 5
+"""Significant digits that are kept of a number in the results, and of one in a curve."""
+
+NOT_DRAWN = {"seconds", "step_seconds", "training_loss", "training_reconstruction_loss", "fixed_points", "cycles"}
+"""Curves of training that nothing shows. The seconds in all are in the record, the shares of states in the results."""
+
+NOT_TOLD = {"loss", "stabilisation"}
+"""Curves of a warmup that nothing shows."""
 
 BESIDE_SUMMARY = {"config": OBJECT, "warmup": OBJECT.or_null(), "metrics": OBJECT}
 
@@ -34,7 +40,7 @@ WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(va
 
 def write_results(results: Iterable[Result], path: Path | str) -> None:
     """Write results as JSON, one line for each run."""
-    lines = [json.dumps(_rounded(_as_json(result)), separators=(",", ":")) for result in results]
+    lines = [json.dumps(_as_json(result), separators=(",", ":")) for result in results]
     write_atomically(Path(path), ("[\n" + ",\n".join(lines) + "\n]\n").encode())
 
 
@@ -58,14 +64,40 @@ def by_name(paths: Iterable[Path | str]) -> dict[str, Result]:
 
 
 def _as_json(result: Result) -> dict[str, Any]:
-    names = dict.fromkeys(name for row in result.metrics for name in row)
+    names = dict.fromkeys(name for row in result.metrics for name in row if name not in NOT_DRAWN)
     columns = {name: [row.get(name) for row in result.metrics] for name in names}
     return {
-        "config": result.config.to_dict(),
-        "results": result.results,
-        "record": result.record,
-        "warmup": result.warmup,
-        "metrics": columns,
+        "config": _settings(result.config),
+        "results": rounded(result.results, DIGITS),
+        "record": rounded(result.record, DIGITS),
+        "warmup": rounded(_by_layer(result.warmup), CURVE_DIGITS),
+        "metrics": rounded(columns, CURVE_DIGITS),
+    }
+
+
+def _by_layer(warmup: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The course of a warmup, with VAA* of each layer as a list: that is shorter than a list for each step."""
+    if warmup is None:
+        return None
+    course = {name: value for name, value in warmup.items() if name not in NOT_TOLD}
+    if "vaa_star" in course:
+        layers = enumerate(zip(*course["vaa_star"], strict=True), start=1)
+        course["vaa_star"] = {f"layer {layer}": values for layer, values in layers}
+    return course
+
+
+def _by_step(course: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The course of a warmup as a run folder has it, from what :func:`_by_layer` made or, as once, left as it was."""
+    if course is None or not isinstance(course.get("vaa_star"), dict):
+        return course
+    return course | {"vaa_star": [list(step) for step in zip(*course["vaa_star"].values(), strict=True)]}
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """The task, the cell, and what is not as it is by default; reading fills in the rest."""
+    default = type(config)(config.task, config.cell).to_dict()
+    return {
+        name: value for name, value in config.to_dict().items() if name in ("task", "cell") or value != default[name]
     }
 
 
@@ -82,7 +114,7 @@ def _from_json(entry: Any) -> Result:
     check_entries("", entry, BESIDE_SUMMARY)
     config = _config(entry["config"])
     metrics = _rows(entry["metrics"], config.unit)
-    return Result(config, metrics, entry["results"], entry["record"], entry["warmup"])
+    return Result(config, metrics, entry["results"], entry["record"], _by_step(entry["warmup"]))
 
 
 def _config(settings: dict[str, Any]) -> Config:
@@ -104,11 +136,13 @@ def _rows(columns: dict[str, Any], unit: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any, digits: int) -> Any:
+    """The numbers in it with so many digits; whole ones as JSON's integers, which are shorter."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        kept = float(f"{value:.{digits}g}")
+        return int(kept) if kept.is_integer() else kept
     if isinstance(value, dict):
-        return {name: _rounded(entry) for name, entry in value.items()}
+        return {name: rounded(entry, digits) for name, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_rounded(entry) for entry in value]
+        return [rounded(entry, digits) for entry in value]
     return value

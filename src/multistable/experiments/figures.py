@@ -31,6 +31,9 @@ GREY = "#a0a0a0"
 MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", [BLUE, SKY, GREY, ORANGE, VERMILLION])
 """From low to high, to be seen on white and on black."""
 
+DPI = 120
+"""Of pictures in files."""
+
 INK = BLACK
 """The colour of text and axes. In a page it becomes that of the text around, which is light in the dark."""
 
@@ -135,9 +138,14 @@ def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: 
 
 
 def png(drawn: Figure, path: Path | str) -> None:
-    """Write a figure as a PNG, dark on white."""
+    """Write a figure as a PNG, dark on white, of the 256 colours that serve it best: a third of the size."""
+    from PIL import Image  # Installed with Matplotlib.
+
+    buffer = io.BytesIO()
     with matplotlib.rc_context(_LOOK):
-        drawn.savefig(path, dpi=160, facecolor="white")
+        drawn.savefig(buffer, format="png", dpi=DPI, facecolor="white")
+    with Image.open(buffer) as picture:
+        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, format="PNG", optimize=True)
 
 
 def svg(drawn: Figure, name: str, about: str) -> str:

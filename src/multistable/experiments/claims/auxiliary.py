@@ -42,7 +42,7 @@ def cost(result: Result) -> Cost | None:
     if pretraining is not None:
         return Cost(pretraining["seconds"] / result.record["together"], pretraining["steps"])
     if result.warmup is not None and "step_seconds" in result.warmup:
-        return Cost(result.warmup["step_seconds"] / result.warmup["together"], len(result.warmup["loss"]))
+        return Cost(result.warmup["step_seconds"] / result.warmup["together"], len(result.warmup["vaa_star"]))
     return None
 
 
