@@ -12,7 +12,8 @@ from commands import call
 from interruption import interrupted
 from multistable.cli.progress import Bars, Pace
 from multistable.training import RunFolder, train
-from small_agents import StopAt, StopError, small_agent
+from small_agents import small_agent
+from small_runs import StopAt, StopError
 
 # As small_agent.
 COMMAND = (
@@ -52,7 +53,7 @@ def test_agents_are_trained_with_the_limit_that_was_asked_for(tmp_path):
 
 def test_a_dry_run_says_where_agents_go_on(tmp_path):
     with pytest.raises(StopError):
-        train(small_agent(), tmp_path, callbacks=[StopAt("episode", 3)])
+        train(small_agent(), tmp_path, callbacks=[StopAt("step", 3)])
     before = sorted(path.name for path in tmp_path.rglob("*"))
     result = call(f"{COMMAND} --version classic --seeds 2 --dry-run", "--out", tmp_path)
     assert re.search(rf"{small_agent().name} +goes on after episode 2 +group 1", result.stdout)

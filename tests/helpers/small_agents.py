@@ -1,10 +1,9 @@
-"""Agents whose training takes a moment, and what interrupts it."""
+"""Agents whose training takes a moment."""
 
 import torch
 
 import multistable as ms
 from multistable.rl import DRQN, AgentConfig, Maze, Settings, TMaze, input_size
-from multistable.training import Callback
 
 # In float64: the compiled loop of float32 takes seconds to load.
 SMALL = {
@@ -47,27 +46,3 @@ def make_agents(seeds, *, length=3, cell="gru", hidden=6, layers=1, settings=SET
 
 def run(agents, episodes):
     return list(agents.train(episodes))
-
-
-class StopError(Exception):
-    """What interrupts a training in a test."""
-
-
-class StopAt(Callback):
-    """Interrupts a training at one of its events."""
-
-    def __init__(self, event, number):
-        self.event, self.number = event, number
-
-    def at(self, event, number):
-        if (event, number) == (self.event, self.number):
-            raise StopError
-
-    def on_warmup_step(self, configs, step):
-        self.at("warmup", step.step)
-
-    def on_step(self, configs, epoch, step):
-        self.at("episode", epoch)
-
-    def on_epoch(self, configs, metrics):
-        self.at("evaluation", metrics[0]["episode"])

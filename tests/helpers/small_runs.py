@@ -1,4 +1,4 @@
-"""A run that takes a moment, and what is recorded of one that never was."""
+"""A run that takes a moment, what interrupts one, and what is recorded of one that never was."""
 
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, RunConfig
@@ -47,3 +47,41 @@ class Watcher(Callback):
 
     def on_end(self, configs, summaries):
         self.calls.append(("end", len(summaries)))
+
+
+class StopError(Exception):
+    """What interrupts a training in a test."""
+
+
+class StopAt(Callback):
+    """Interrupts a training at a step of the warmup, at a gradient step, or when something is recorded.
+
+    Args:
+        event: ``"warmup"``, ``"step"`` or ``"record"``.
+        number: of the step of the warmup, or of the epoch or episode.
+        step: of the gradient step in its epoch; any when not given.
+    """
+
+    def __init__(self, event, number, step=None):
+        self.event, self.number, self.step = event, number, step
+
+    def at(self, event, number, step=None):
+        if (event, number) == (self.event, self.number) and self.step in (None, step):
+            raise StopError
+
+    def on_warmup_step(self, configs, step):
+        self.at("warmup", step.step)
+
+    def on_step(self, configs, epoch, step):
+        self.at("step", epoch, step)
+
+    def on_epoch(self, configs, metrics):
+        self.at("record", metrics[0][configs[0].unit])
+
+
+def outcome(folder):
+    """All that a run leaves behind, but for what the clock says."""
+    rows = [{name: value for name, value in row.items() if "seconds" not in name} for row in folder.metrics()]
+    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
+    course = {name: value for name, value in (folder.warmup() or {}).items() if "seconds" not in name}
+    return rows, folder.summary()["results"], weights, course

@@ -105,7 +105,7 @@ def test_the_buffer_is_filled_by_the_exploration_policy_before_learning():
 
 
 @pytest.mark.parametrize(
-    ("cell", "layers", "settings"), [("gru", 1, {}), ("lstm", 2, {"reward_input": True}), ("gru", 1, {"max_norm": 1.0})]
+    ("cell", "layers", "settings"), [("lstm", 2, {"reward_input": True}), ("gru", 1, {"max_norm": 1.0})]
 )
 def test_agents_together_are_each_as_if_alone(cell, layers, settings):
     options = {"cell": cell, "layers": layers, "settings": replace(SETTINGS, **settings)}
@@ -157,7 +157,7 @@ def copied(tensors):
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize(("episodes_before", "max_norm"), [(0, None), (1, None), (5, None), (5, 0.1)])
+@pytest.mark.parametrize(("episodes_before", "max_norm"), [(0, None), (5, 0.1)])
 def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm):
     settings = replace(SETTINGS, max_norm=max_norm)
     through = make_agents([0, 1], settings=settings)
@@ -167,6 +167,7 @@ def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm)
     run(stopped, episodes_before)
     tensors, notes = stopped.state()
     tensors = copied(tensors)
+    assert json.loads(json.dumps(notes)) == notes
     assert all(tensor.dtype is not torch.uint8 for tensor in tensors.values())
     resumed = make_agents([0, 1], settings=settings)
     with_random_weights(resumed.network)
@@ -183,12 +184,6 @@ def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm)
     for agent in range(2):
         pairs = zip(through.replay.histories(agent), resumed.replay.histories(agent), strict=True)
         assert all(torch.equal(a, b) for a, b in pairs)
-
-
-def test_notes_of_a_state_are_json():
-    agents = make_agents([0, 1])
-    _, notes = agents.state()
-    assert json.loads(json.dumps(notes)) == notes
 
 
 def test_a_state_of_other_agents_is_refused():
@@ -290,15 +285,8 @@ def test_first_optimal_is_none_where_it_never_was():
 @pytest.mark.parametrize(("change", "message"), [
     ({"seeds": [0]}, "seeds must have one entry for each of 2 agents, got 1"),
     ({"warm": [True]}, "warm must have one entry for each of 2 agents, got 1"),
-    ({"seeds": 0}, "seeds must be a list of integers, one for each agent, got 0"),
     ({"seeds": [0, "b"]}, r"seeds must be a list of integers, one for each agent, got \[0, 'b'\]"),
-    ({"warm": 1}, "warm must be True or False, or a list of these, one for each agent, got 1"),
-    ({"warm": None}, "warm must be True or False, or a list of these, one for each agent, got None"),
-    ({"warm": [True, "no"]}, r"warm must be True or False, or a list of these, .* got \[True, 'no'\]"),
-    ({"networks": []}, "networks must be a list of ms.RNN, .* or an ms.Ensemble of them, got list of nothing"),
     ({"networks": [torch.nn.GRU(8, 4)] * 2}, "networks must be a list of ms.RNN, .* got list of GRU"),
-    ({"networks": ms.RNN("gru", 8, 4)}, "networks must be a list of ms.RNN, one for each agent, .* got RNN"),
-    ({"networks": [ms.RNN("gru", 5, 4)] * 2}, "input_size = 8, for the previous action, the observation, got 5"),
     ({"settings": Settings(reward_input=True)}, "input_size = 9, .* and the previous reward, got 8"),
     ({"pomdp": TMaze(2, dtype=torch.float64)}, "networks must be torch.float64 on cpu as the pomdp is"),
 ])  # fmt: skip
@@ -309,34 +297,27 @@ def test_arguments_that_do_not_fit_are_refused(change, message):
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("capacity", 0), ("target_period", 0), ("gradient_steps", 1.5), ("batch_size", -1), ("epsilon", 1.1),
-    ("epsilon", "a"), ("epsilon", math.nan), ("lr", 0.0), ("lr", "1e-3"), ("lr", math.inf), ("lr", True),
-    ("max_norm", 0.0), ("max_norm", -1), ("max_norm", math.nan), ("max_norm", math.inf), ("max_norm", "1"),
+    ("gradient_steps", 1.5), ("epsilon", 1.1), ("lr", math.inf), ("max_norm", 0.0),
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} must .* got {value!r}"):
         Settings(**{name: value})
 
 
-@pytest.mark.parametrize("episodes", [2.5, "3", -1, True, None])
-def test_a_number_of_episodes_that_is_none_is_refused_before_any_work(episodes):
+def test_a_number_of_episodes_that_is_none_is_refused_before_any_work():
     agents = make_agents([0])
-    for training in (agents.train(episodes), watch(agents, episodes)):
-        with pytest.raises(ValueError, match=f"episodes must be 0 or a positive integer, got {episodes!r}"):
+    for training in (agents.train(2.5), watch(agents, 2.5)):
+        with pytest.raises(ValueError, match=r"episodes must be 0 or a positive integer, got 2.5"):
             next(training)
     assert not agents.prepared
 
 
-@pytest.mark.parametrize("call", [DRQN.learn, DRQN.update_target])
-def test_nothing_can_be_learnt_from_an_empty_buffer(call):
-    with pytest.raises(RuntimeError, match=r"the replay buffer is empty.* DRQN.prepare\(\) fills it"):
-        call(make_agents([0]))
+def test_nothing_can_be_learnt_from_an_empty_buffer():
+    for call in (DRQN.learn, DRQN.update_target):
+        with pytest.raises(RuntimeError, match=r"the replay buffer is empty.* DRQN.prepare\(\) fills it"):
+            call(make_agents([0]))
 
 
 def test_a_buffer_that_is_too_small_for_the_warmup_is_refused_by_name():
     with pytest.raises(ValueError, match="capacity must be at least the batch_size of the warmup, 200, got 60"):
         make_agents([0], warm=True).prepare()
-
-
-def test_the_defaults_are_the_papers():
-    assert Settings() == Settings(8192, 20, 10, 0.2, 1e-3, 32, False, None)

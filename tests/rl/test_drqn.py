@@ -130,8 +130,7 @@ def test_many_episodes_are_valued_in_several_passes_with_the_same_result(monkeyp
     assert_close(agents.replay.next_values[rows, slots], whole[rows, slots], **TIGHT)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("count", [1, 2, 5, 100])
+@pytest.mark.parametrize(("cell", "count"), [("gru", 1), ("lstm", 5), ("gru", 100)])
 def test_stages_change_neither_the_loss_nor_its_gradient(cell, count):
     agents = make_agents([0, 1, 2], cell=cell, layers=2, length=5)
     agents.fill()
@@ -149,7 +148,7 @@ def test_stages_change_neither_the_loss_nor_its_gradient(cell, count):
         assert_close(own, expected, **TIGHT)
 
 
-@pytest.mark.parametrize("longest", [1, 4, 15])
+@pytest.mark.parametrize("longest", [1, 15])
 def test_the_step_for_a_gpu_pads_further_and_gives_the_same(longest):
     """Without a GPU it runs as it is, not recorded: what differs is the padding, to quarters of the horizon."""
     weights = []

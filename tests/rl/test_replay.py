@@ -161,8 +161,8 @@ def test_sampling_is_uniform_over_what_is_stored():
         assert float(((counts - expected) ** 2 / expected).sum()) < 30
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
-def test_the_largest_draw_leads_to_the_newest(size):
+def test_the_largest_draw_leads_to_the_newest():
+    size = 3
     replay = Replay(size, 1, 1, FEATURES)
     for number in range(2 * size):
         replay.append(random_episodes([1], 1, number))

@@ -1,8 +1,6 @@
-"""Agents in run folders: names, what is recorded, agents together, and going on after any interruption."""
+"""Agents in run folders: names, what is recorded, agents together."""
 
-import json
 import math
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,35 +12,18 @@ from torch.testing import assert_close
 import multistable as ms
 from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, network_vaa
 from multistable.rl.group import AgentGroup
-from multistable.training import Callback, Model, RunFolder, load, train
+from multistable.training import Model, RunFolder, load, train
 from multistable.training.trainer import groups
 from paths import HELPERS
-from small_agents import StopAt, StopError, small_agent
-from small_runs import small
-
-
-def outcome(folder):
-    """All that must not depend on interruptions."""
-    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
-    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
-    return rows, folder.summary()["results"], weights, folder.warmup()
-
+from small_agents import small_agent
+from small_runs import StopAt, StopError, outcome, small
 
 # Configurations and names
 
 
-def test_a_configuration_survives_json(tmp_path):
-    config = small_agent(cell="chrono", cell_options={"t_max": 80}, version="double", seed=3, reward_input=True)
-    assert AgentConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    folder = RunFolder.of(config, tmp_path)
-    folder.path.mkdir()
-    folder.write_config(config)
-    assert folder.config() == config
-
-
 def test_the_defaults_are_those_of_appendix_c():
     config = AgentConfig(Maze(20), "gru")
-    assert config.settings == Settings()
+    assert config.settings == Settings() == Settings(8192, 20, 10, 0.2, 1e-3, 32, False, None)
     assert (config.num_layers, config.hidden_size) == (2, 256)
     assert (config.warmup_steps, config.warmup_batch_size, config.target, config.increment) == (100, 200, 0.95, 10)
 
@@ -82,7 +63,7 @@ def test_names_stay_what_they_are():
 def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path):
     (undisturbed,) = train(small_agent(), tmp_path / "undisturbed")
     with pytest.raises(StopError):
-        train(small_agent(), tmp_path, callbacks=[StopAt("episode", 3)])
+        train(small_agent(), tmp_path, callbacks=[StopAt("step", 3)])
     folder = RunFolder.of(small_agent(), tmp_path)
     known = {name: value for name, value in small_agent().to_dict().items() if name != "max_norm"}
     folder.write_json("config.json", known)
@@ -94,18 +75,10 @@ def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
         ({"version": "auxiliary"}, "version must be one of classic, warmup, double, double-classic, got 'auxiliary'"),
-        ({"episodes": 0}, "episodes must be a positive integer, got 0"),
-        ({"evaluate_every": 0}, "evaluate_every must be a positive integer, got 0"),
         ({"vaa_every": 3}, "vaa_every must be a multiple of evaluate_every = 2, got 3"),
-        ({"capacity": 0}, "capacity must be a positive integer, got 0"),
-        ({"max_norm": 0}, "max_norm must be a positive number, got 0"),
-        ({"epsilon": 2.0}, r"epsilon must lie in \[0, 1\], got 2.0"),
-        ({"learning_rate": 0.0}, "learning_rate must be a positive number, got 0.0"),
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the capacity, 40, got 41"),
-        ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
         ({"task": TMaze(3)}, "task must be an object of a registered class, Maze, got .*TMaze object at [^;]*$"),
     ],
 )
@@ -153,13 +126,6 @@ def test_a_run_is_the_training_of_one_agent(tmp_path):
     assert weights["readout.weight"] == agents.network.readout.weight[0].tolist()
 
 
-def test_a_finished_folder_has_what_it_says(tmp_path):
-    (folder,) = train(small_agent(version="warmup"), tmp_path)
-    names = {path.name for path in folder.path.iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "warmup.json", "weights.safetensors", "summary.json", ".lock"}
-    assert folder.summary()["record"]["seconds"] == pytest.approx(sum(row["seconds"] for row in folder.metrics()))
-
-
 def test_the_first_optimal_episode_is_the_first_at_which_an_evaluation_saw_it(tmp_path, monkeypatch):
     seen = iter([[False, False], [False, True], [False, False], [False, True]])
     evaluate = AgentGroup.evaluate
@@ -168,9 +134,8 @@ def test_the_first_optimal_episode_is_the_first_at_which_an_evaluation_saw_it(tm
     assert [folder.summary()["results"]["first_optimal"] for folder in folders] == [None, 2]
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_trained_network_is_loaded(cell, tmp_path):
-    config = small_agent(cell=cell, reward_input=True, version="double")
+def test_a_trained_network_is_loaded(tmp_path):
+    config = small_agent(cell="lstm", reward_input=True, version="double")
     (folder,) = train(config, tmp_path)
     model = load(folder.path)
     assert isinstance(model.rnn, ms.RNN)
@@ -211,7 +176,7 @@ def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypa
         pytest.warns(RuntimeWarning, match=f"{configs[1].name}: 2 gradients passed over") as caught,
         pytest.raises(StopError),
     ):
-        train(configs, tmp_path, callbacks=[StopAt("episode", 5)])
+        train(configs, tmp_path, callbacks=[StopAt("step", 5)])
     assert len(caught) == 1
     folders = train(configs, tmp_path)
     assert [row.get("passed_over") for row in folders[1].metrics()] == [None, None, 2, None]
@@ -245,101 +210,14 @@ def test_agents_and_supervised_runs_are_trained_by_one_call(tmp_path):
     folders = train([small_agent(), small(epochs=1)], tmp_path)
     assert [folder.finished for folder in folders] == [True, True]
     assert [folder.path.name.split("-")[0] for folder in folders] == ["tmaze", "copy"]
+    agent = folders[0].summary()["record"]
+    assert agent["seconds"] == pytest.approx(sum(row["seconds"] for row in folders[0].metrics()))
 
 
-# Interruptions
-
-
-@pytest.mark.parametrize(
-    "interruption",
-    [StopAt("warmup", 2), StopAt("evaluation", 0), StopAt("episode", 1), StopAt("evaluation", 2), StopAt("episode", 5)],
-    ids=["in the warmup", "before training", "in the first stretch", "at an evaluation", "in the last stretch"],
-)
-def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_path):
-    configs = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    with pytest.raises(StopError):
-        train(configs, tmp_path / "disturbed", callbacks=[interruption])
-    disturbed = train(configs, tmp_path / "disturbed")
-    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
-
-
-def test_agents_with_a_limit_to_their_gradients_go_on_with_the_same_numbers(tmp_path):
-    configs = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
-    (unlimited,) = train(small_agent(), tmp_path / "unlimited")
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    with pytest.raises(StopError):
-        train(configs, tmp_path / "disturbed", callbacks=[StopAt("episode", 3)])
-    disturbed = train(configs, tmp_path / "disturbed")
-    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
-    assert undisturbed[0].weights().keys() == unlimited.weights().keys()
-    assert not any(torch.equal(undisturbed[0].weights()[name], weight) for name, weight in unlimited.weights().items())
-
-
-def test_only_the_latest_two_checkpoints_are_kept(tmp_path):
-    with pytest.raises(StopError):
-        train(small_agent(episodes=9), tmp_path, callbacks=[StopAt("episode", 7)])
-    assert RunFolder.of(small_agent(episodes=9), tmp_path).checkpoints() == [4, 6]
-
-
-def test_a_training_killed_between_the_folders_goes_on_from_an_episode_that_all_have(tmp_path, monkeypatch):
-    configs = [small_agent(seed=seed) for seed in (0, 1, 2)]
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    write = RunFolder.write_checkpoint
-
-    def killed_at_the_second(self, episode, checkpoint):
-        if episode == 4 and self.path.name == configs[1].name:
-            raise StopError
-        write(self, episode, checkpoint)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "write_checkpoint", killed_at_the_second)
-        with pytest.raises(StopError):
-            train(configs, tmp_path / "disturbed")
-    latest = [RunFolder.of(config, tmp_path / "disturbed").checkpoints() for config in configs]
-    assert latest == [[2, 4], [0, 2], [0, 2]]
-    disturbed = train(configs, tmp_path / "disturbed")
-    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
-
-
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, {tests!r})
-from interruption import interrupted
-from small_agents import small_agent
-from multistable.training import Callback, train
-
-class Kill(Callback):
-    def on_step(self, configs, epoch, step):
-        if epoch == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-train([small_agent(version=version) for version in ("classic", "warmup")], {out!r}, callbacks=[Kill()])
-"""
-
-
-def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
-    script = KILLED.format(tests=str(HELPERS), out=str(tmp_path / "killed"))
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    configs = [small_agent(version=version) for version in ("classic", "warmup")]
-    assert not any(RunFolder.of(config, tmp_path / "killed").finished for config in configs)
-    assert [RunFolder.of(config, tmp_path / "killed").checkpoints() for config in configs] == [[0, 2]] * 2
-    continued = train(configs, tmp_path / "killed")
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    assert [outcome(folder) for folder in continued] == [outcome(folder) for folder in undisturbed]
-
-
-def test_a_finished_run_is_never_run_again(tmp_path):
-    (folder,) = train(small_agent(), tmp_path)
-    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
-
-    class Never(Callback):
-        def on_start(self, configs, epoch, steps):
-            raise AssertionError("it was started")
-
-    train(small_agent(), tmp_path, callbacks=[Never()])
-    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+def test_a_limit_to_its_gradients_makes_another_agent_with_the_same_weights_by_name(tmp_path):
+    limited, unlimited = train([small_agent(max_norm=0.01), small_agent()], tmp_path)
+    assert limited.weights().keys() == unlimited.weights().keys()
+    assert not any(torch.equal(limited.weights()[name], weight) for name, weight in unlimited.weights().items())
 
 
 def test_gymnasium_is_not_needed(tmp_path):
@@ -347,7 +225,6 @@ def test_gymnasium_is_not_needed(tmp_path):
 import sys
 sys.modules["gymnasium"] = None
 sys.path.insert(0, {str(HELPERS)!r})
-from interruption import interrupted
 from small_agents import small_agent
 from multistable.training import train
 assert train(small_agent(episodes=1), {str(tmp_path)!r})[0].finished

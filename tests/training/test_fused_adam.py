@@ -41,8 +41,7 @@ def check_equal(found, expected):
 # The same numbers
 
 
-@pytest.mark.parametrize("steps", [0, 1000])
-@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e15], ids=str)
+@pytest.mark.parametrize(("scale", "steps"), [(1e-8, 0), (1.0, 1000), (1e15, 0)])
 def test_a_step_is_that_of_the_operations_in_float64_rounded(steps, scale):
     """With gradients among which eps matters, and very large ones; from the beginning, and later."""
     adam, signs, rounding = made(steps=steps), draw(SHAPES, 1), 2.0**-24
@@ -64,7 +63,7 @@ def test_a_step_is_that_of_the_operations_in_float64_rounded(steps, scale):
 
 
 def test_many_steps_end_where_the_operations_do():
-    gradients = [draw(SHAPES[:3], seed) for seed in range(1, 31)]
+    gradients = [draw(SHAPES[:3], seed) for seed in range(1, 11)]
     ends = [after(made(SHAPES[:3], fused=fused), gradients) for fused in (True, False)]
     torch.testing.assert_close(*ends, rtol=1e-5, atol=1e-6)
 
@@ -114,11 +113,7 @@ def test_going_on_is_not_to_be_told_from_not_having_stopped():
 # Gradients that cannot be used
 
 
-@pytest.mark.parametrize(
-    ("entry", "where"),
-    list(zip([math.nan, math.inf, -math.inf, 1e20, -(2.0**64), 2.0**64], range(len(SHAPES)), strict=True)),
-    ids=str,
-)
+@pytest.mark.parametrize(("entry", "where"), [(math.nan, 1), (-(2.0**64), 5)], ids=["nan", "too large to be squared"])
 def test_a_member_passes_over_a_gradient_that_would_stay_in_its_moments(entry, where):
     """The last entry of one of its tensors is spoilt; the others are untouched, to the last bit."""
     gradients = [draw(SHAPES, seed) for seed in range(1, 5)]
@@ -179,8 +174,7 @@ def test_gradients_may_have_any_layout():
     check_equal(after(made(shapes), [views] * 2), after(made(shapes), [[x.clone().contiguous() for x in views]] * 2))
 
 
-@pytest.mark.parametrize("offset", [0, 1, 4])
-@pytest.mark.parametrize("width", [1, 6, 8, 1023, 1028])
+@pytest.mark.parametrize(("offset", "width"), [(1, 6), (4, 1023)])
 def test_nothing_is_written_beside_a_tensor(offset, width):
     around = torch.full((offset + 3 * width + 9,), 7.0, device=DEVICE)
     parameter = around[offset : offset + 3 * width].view(3, width)
@@ -228,10 +222,11 @@ def test_kernels_run_where_they_can(monkeypatch):
     assert not fits_kernels([on_gpu(single)])
 
 
-@pytest.mark.parametrize("change", [lambda x: x.mT, lambda x: x.double()])
-def test_parameters_that_the_kernels_cannot_move_are_refused(change):
-    with pytest.raises(ValueError, match="contiguous and in float32"):
-        Adam([change(torch.ones(2, 3, 4, device=DEVICE))], torch.ones(2), fused=True)
+def test_parameters_that_the_kernels_cannot_move_are_refused():
+    given = torch.ones(2, 3, 4, device=DEVICE)
+    for parameter in (given.mT, given.double()):
+        with pytest.raises(ValueError, match="contiguous and in float32"):
+            Adam([parameter], torch.ones(2), fused=True)
 
 
 def test_triton_is_not_loaded_without_a_gpu():

@@ -26,7 +26,8 @@ for path in sys.argv[1:]:
 
 @pytest.mark.parametrize("order", [1, -1], ids=["agent first", "agent last"])
 def test_a_folder_of_any_kind_is_read_after_import_multistable_alone(order, tmp_path):
-    configs = [small_agent(version="double"), small(seed=2)][::order]
+    agent = small_agent(cell="chrono", cell_options={"t_max": 80}, version="double", reward_input=True)
+    configs = [agent, small(seed=2)][::order]
     for config in configs:
         folder = RunFolder.of(config, tmp_path)
         folder.path.mkdir()

@@ -32,12 +32,12 @@ class Watching(Callback):
         self.training.add(torch.backends.cuda.matmul.fp32_precision)
 
 
-@pytest.fixture(params=["tf32", "ieee"])
-def outside(request):
-    """PyTorch's own setting, as a user may have it."""
-    backend = torch.backends.cuda.matmul
-    before, backend.fp32_precision = backend.fp32_precision, request.param
-    yield request.param
+@pytest.fixture(params=[("ieee", "tf32"), ("tf32", "ieee")], ids=["ieee", "tf32"])
+def precision(request):
+    """What a run asks for, where PyTorch's own setting is the other."""
+    backend, (asked, outside) = torch.backends.cuda.matmul, request.param
+    before, backend.fp32_precision = backend.fp32_precision, outside
+    yield asked
     backend.fp32_precision = before
 
 
@@ -55,9 +55,8 @@ AGENT = AgentConfig(Maze(1), "gru", num_layers=1, episodes=2, evaluate_every=1, 
 
 
 @pytest.mark.parametrize("config", [RUN, AGENT], ids=["run", "agent"])
-@pytest.mark.parametrize("precision", ["ieee", "tf32"])
-def test_training_is_in_the_precision_asked_for_and_warmup_in_float32(config, precision, outside, tmp_path):
-    before, watching = outside, Watching()
+def test_training_is_in_the_precision_asked_for_and_warmup_in_float32(config, precision, tmp_path):
+    before, watching = torch.backends.cuda.matmul.fp32_precision, Watching()
     train(replace(config, precision=precision), tmp_path, device="cpu", callbacks=[watching])
     assert watching.warmup <= {"ieee", "none"}
     assert watching.training <= ({"tf32"} if precision == "tf32" else {"ieee", "none"})

@@ -58,9 +58,8 @@ def test_warmups_of_different_settings_do_not_go_together():
 
 
 @pytest.mark.usefixtures("short_final_check")
-@pytest.mark.parametrize("cell", ms.CELLS)
-def test_a_run_alone_and_among_eight_agree(cell, tmp_path):
-    versions = ("double", "double-classic") if cell in ("gru", "brc") else ("classic", "warmup")
+@pytest.mark.parametrize(("cell", "versions"), [("lstm", ("classic", "warmup")), ("gru", ("double", "double-classic"))])
+def test_a_run_alone_and_among_eight_agree(cell, versions, tmp_path):
     common = {"cell": cell, "dtype": "float64", "num_layers": 2}
     configs = [small(**common, version=version, seed=seed) for seed in (0, 1) for version in versions]
     configs += [small(**common, version=versions[0], learning_rate=0.01, seed=seed) for seed in (0, 1, 2)]
@@ -80,14 +79,6 @@ def test_a_run_alone_and_among_eight_agree(cell, tmp_path):
         )
         for name, weight in alone.weights().items():
             torch.testing.assert_close(weight, folder.weights()[name], rtol=1e-8, atol=1e-10)
-
-
-def test_the_same_seed_twice_gives_the_same_results(tmp_path):
-    configs = [small(version=version) for version in ("classic", "warmup")]
-    first, second = (train(configs, tmp_path / name) for name in ("first", "second"))
-    for a, b in zip(first, second, strict=True):
-        assert a.summary()["results"] == b.summary()["results"]
-        assert [row | {"seconds": 0} for row in a.metrics()] == [row | {"seconds": 0} for row in b.metrics()]
 
 
 def test_training_leaves_the_global_generator_alone(tmp_path):
@@ -160,8 +151,9 @@ def test_selection_scores_are_those_of_the_weights_kept_on_their_own_part(tmp_pa
 
 
 @pytest.mark.usefixtures("short_final_check")
-@pytest.mark.parametrize("warmed_on", ["data", "random"])
-@pytest.mark.parametrize(("algorithm", "steps"), [("paper", 3), ("reliable", 15)])
+@pytest.mark.parametrize(
+    ("algorithm", "steps", "warmed_on"), [("paper", 3, "data"), ("paper", 3, "random"), ("reliable", 15, "data")]
+)
 def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(algorithm, steps, warmed_on, tmp_path):
     settings = {"warmup_algorithm": algorithm, "warmup_sequences": warmed_on, "warmup_vaa_every": 2}
     config = small(version="warmup", epochs=1, dtype="float64", **settings)
@@ -280,10 +272,11 @@ def test_what_vaa_on_the_way_takes_is_no_cost_of_the_warmup(every, monkeypatch):
     assert (told["step_seconds"], told["seconds"], now) == (6, 11, 11 + 400 * every)
 
 
-def test_where_states_settle_is_told_at_the_beginning_and_at_the_end(tmp_path):
-    (folder,) = train(small(epochs=3), tmp_path)
+def test_vaa_is_measured_every_few_epochs_and_where_states_settle_at_both_ends(tmp_path):
+    (folder,) = train(small(epochs=5, vaa_every=2), tmp_path)
     rows, results = folder.metrics(), folder.summary()["results"]
-    assert [row["epoch"] for row in rows if "fixed_points" in row] == [0, 3]
+    assert [row["epoch"] for row in rows if "vaa" in row] == [0, 2, 4, 5]
+    assert [row["epoch"] for row in rows if "fixed_points" in row] == [0, 5]
     for name in ("fixed_points", "cycles"):
         assert [results[f"initial_{name}"], results[f"final_{name}"]] == [rows[0][name], rows[-1][name]]
     (unmeasured,) = train(small(epochs=3, vaa_every=0), tmp_path)
@@ -301,11 +294,6 @@ def test_versions_are_what_they_say(tmp_path):
     losses = {version: folder.metrics()[0]["validation_loss"] for version, folder in folders.items()}
     assert losses["classic"] != losses["warmup"]
     assert losses["double"] != losses["double-classic"]
-
-
-def test_vaa_every_few_epochs_and_at_the_end(tmp_path):
-    (folder,) = train(small(epochs=5, vaa_every=2), tmp_path)
-    assert [row["epoch"] for row in folder.metrics() if "vaa" in row] == [0, 2, 4, 5]
 
 
 def test_accuracy_where_the_task_has_one(tmp_path, monkeypatch):

@@ -1,11 +1,9 @@
-"""Run folders: whole files, claims, and going on after any interruption with the same numbers."""
+"""Run folders: whole files, damaged ones, and claims of several processes."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 import threading
 
 import pytest
@@ -13,127 +11,8 @@ import torch
 
 from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, load, train
 from multistable.training.store import Checkpoint, write_atomically
-from paths import HELPERS
-from small_runs import small
-
-
-class StopError(Exception):
-    """What interrupts a training in a test."""
-
-
-class StopAt(Callback):
-    """Interrupts a training at one of its events."""
-
-    def __init__(self, event, epoch, step=None):
-        self.event, self.epoch, self.step = event, epoch, step
-
-    def on_step(self, configs, epoch, step):
-        if self.event == "step" and (epoch, step) == (self.epoch, self.step):
-            raise StopError
-
-    def on_epoch(self, configs, metrics):
-        if self.event == "epoch" and metrics[0]["epoch"] == self.epoch:
-            raise StopError
-
-    def on_warmup_step(self, configs, step):
-        if self.event == "warmup" and step.step == self.step:
-            raise StopError
-
-
-def outcome(folder):
-    """All that must not depend on interruptions."""
-    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in folder.metrics()]
-    weights = {name: weight.tolist() for name, weight in folder.weights().items()}
-    course = {name: value for name, value in (folder.warmup() or {}).items() if "seconds" not in name}
-    return rows, folder.summary()["results"], weights, course
-
-
-# Interruptions
-
-
-@pytest.mark.parametrize(
-    "interruption",
-    [StopAt("warmup", 0, 2), StopAt("epoch", 0), StopAt("step", 1, 2), StopAt("epoch", 1), StopAt("step", 2, 1)],
-    ids=["in the warmup", "before training", "in the first epoch", "after the first epoch", "in the second epoch"],
-)
-def test_an_interrupted_training_ends_with_the_same_numbers(interruption, tmp_path):
-    recorded = {"warmup_vaa_every": 1}
-    configs = [small(version=version, seed=seed, **recorded) for version in ("classic", "warmup") for seed in (0, 1)]
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    with pytest.raises(StopError):
-        train(configs, tmp_path / "disturbed", callbacks=[interruption])
-    disturbed = train(configs, tmp_path / "disturbed")
-    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
-
-
-def test_a_training_killed_between_the_folders_goes_on_from_an_epoch_that_all_have(tmp_path, monkeypatch):
-    configs = [small(seed=seed) for seed in (0, 1, 2)]
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    write = RunFolder.write_checkpoint
-
-    def killed_at_the_second(self, epoch, checkpoint):
-        if epoch == 2 and self.path.name == configs[1].name:
-            raise StopError
-        write(self, epoch, checkpoint)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "write_checkpoint", killed_at_the_second)
-        with pytest.raises(StopError):
-            train(configs, tmp_path / "disturbed")
-    latest = [RunFolder.of(config, tmp_path / "disturbed").checkpoints() for config in configs]
-    assert latest == [[1, 2], [0, 1], [0, 1]]
-    disturbed = train(configs, tmp_path / "disturbed")
-    assert [outcome(folder) for folder in disturbed] == [outcome(folder) for folder in undisturbed]
-
-
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, {tests!r})
-from small_runs import small
-from multistable.training import Callback, train
-
-class Kill(Callback):
-    def on_step(self, configs, epoch, step):
-        if (epoch, step) == (2, 2):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-train([small(version=version) for version in ("classic", "warmup")], {out!r}, callbacks=[Kill()])
-"""
-
-
-def test_a_killed_process_is_continued_with_the_same_numbers(tmp_path):
-    script = KILLED.format(tests=str(HELPERS), out=str(tmp_path / "killed"))
-    killed = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    configs = [small(version=version) for version in ("classic", "warmup")]
-    assert not any(RunFolder.of(config, tmp_path / "killed").finished for config in configs)
-    assert [RunFolder.of(config, tmp_path / "killed").checkpoints()[-1] for config in configs] == [1, 1]
-    continued = train(configs, tmp_path / "killed")
-    undisturbed = train(configs, tmp_path / "undisturbed")
-    assert [outcome(folder) for folder in continued] == [outcome(folder) for folder in undisturbed]
-
-
-def test_a_finished_run_is_never_run_again(tmp_path):
-    (folder,) = train(small(), tmp_path)
-    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
-
-    class Never(Callback):
-        def on_start(self, configs, epoch, steps):
-            raise AssertionError("it was started")
-
-    train(small(), tmp_path, callbacks=[Never()])
-    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
-
-
-def test_further_seeds_join_runs_that_are_done(tmp_path):
-    (first,) = train(small(), tmp_path)
-    summary = first.summary()
-    folders = train([small(), small(seed=1)], tmp_path)
-    assert first.summary() == summary
-    assert folders[1].finished
-
+from small_agents import small_agent
+from small_runs import StopAt, StopError, small
 
 # Files
 
@@ -147,9 +26,10 @@ def test_a_finished_folder_has_what_it_says(tmp_path):
 
 
 def test_only_the_latest_two_checkpoints_are_kept(tmp_path):
+    config = small_agent(episodes=9)
     with pytest.raises(StopError):
-        train(small(epochs=5), tmp_path, callbacks=[StopAt("epoch", 4)])
-    assert RunFolder.of(small(epochs=5), tmp_path).checkpoints() == [3, 4]
+        train(config, tmp_path, callbacks=[StopAt("step", 7)])
+    assert RunFolder.of(config, tmp_path).checkpoints() == [4, 6]
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -207,23 +87,16 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     assert all(torch.equal(read.tensors[name], tensor) for name, tensor in tensors.items())
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    with pytest.raises(StopError):
-        train(small(), tmp_path, callbacks=[StopAt("step", 2, 1)])
-    folder = RunFolder.of(small(), tmp_path)
-    (folder.path / "checkpoint-1.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(DamagedRunError, match=r"checkpoint-1.safetensors cannot be read"):
-        train(small(), tmp_path)
-
-
-@pytest.mark.parametrize("content", ["{}", "{", "[]", "", b"\xff"])
-@pytest.mark.parametrize("name", ["config.json", "summary.json"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("config.json", b"{}"), ("config.json", b"\xff"), ("summary.json", b"{"), ("summary.json", b"[]")],
+)
 def test_a_damaged_file_of_a_finished_run_is_named_with_what_to_delete(tmp_path, name, content):
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
     folder.write_config(small())
     folder.finish({"results": {}, "record": {}})
-    (folder.path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (folder.path / name).write_bytes(content)
     with pytest.raises(
         DamagedRunError, match=rf"{name} (cannot be read|must have).*Delete {folder.path} to run it again"
     ):

@@ -1,0 +1,129 @@
+"""Runs of every kind go on after any interruption, and end with the numbers of runs that nothing interrupted."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from multistable.training import Callback, DamagedRunError, RunFolder, train
+from paths import HELPERS
+from small_agents import small_agent
+from small_runs import StopAt, StopError, outcome, small
+
+RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("classic", "warmup") for seed in (0, 1)]
+PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchors="random") for seed in (0, 1)]
+AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+LIMITED = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
+
+KINDS = {"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The outcome of each run of a kind that nothing interrupted."""
+    known = {}
+
+    def outcomes(kind):
+        if kind not in known:
+            known[kind] = [outcome(folder) for folder in train(KINDS[kind], tmp_path_factory.mktemp(kind))]
+        return known[kind]
+
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("kind", "interruption"),
+    [
+        pytest.param("runs", StopAt("warmup", 2), id="runs in the warmup"),
+        pytest.param("runs", StopAt("step", 1, 2), id="runs in the first epoch"),
+        pytest.param("runs", StopAt("record", 1), id="runs after the first epoch"),
+        pytest.param("pretrained", StopAt("record", 1), id="pretrained in the pretraining"),
+        pytest.param("pretrained", StopAt("record", 2), id="pretrained between the phases"),
+        pytest.param("pretrained", StopAt("step", 4, 1), id="pretrained in the training"),
+        pytest.param("agents", StopAt("warmup", 2), id="agents in the warmup"),
+        pytest.param("agents", StopAt("record", 0), id="agents before training"),
+        pytest.param("agents", StopAt("step", 5), id="agents in the last stretch"),
+        pytest.param("limited", StopAt("step", 3), id="agents with a limit to their gradients"),
+    ],
+)
+def test_an_interrupted_training_ends_with_the_same_numbers(kind, interruption, undisturbed, tmp_path):
+    with pytest.raises(StopError):
+        train(KINDS[kind], tmp_path, callbacks=[interruption])
+    assert [outcome(folder) for folder in train(KINDS[kind], tmp_path)] == undisturbed(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "kept"), [("runs", 2, [[1, 2], [0, 1], [0, 1], [0, 1]]), ("limited", 4, [[2, 4], [0, 2]])]
+)
+def test_a_training_killed_between_the_folders_goes_on_from_where_all_have_been(
+    kind, last, kept, undisturbed, tmp_path, monkeypatch
+):
+    configs, write = KINDS[kind], RunFolder.write_checkpoint
+
+    def killed_at_the_second(self, number, checkpoint):
+        if number == last and self.path.name == configs[1].name:
+            raise StopError
+        write(self, number, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_checkpoint", killed_at_the_second)
+        with pytest.raises(StopError):
+            train(configs, tmp_path)
+    assert [RunFolder.of(config, tmp_path).checkpoints() for config in configs] == kept
+    assert [outcome(folder) for folder in train(configs, tmp_path)] == undisturbed(kind)
+
+
+KILLED = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1:3]
+from test_interruptions import KINDS
+from multistable.training import Callback, train
+
+class Kill(Callback):
+    def on_step(self, configs, number, step):
+        if number == int(sys.argv[5]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+train(KINDS[sys.argv[3]], sys.argv[4], callbacks=[Kill()])
+"""
+
+
+@pytest.mark.parametrize(("kind", "at", "kept"), [("runs", 2, [0, 1]), ("agents", 3, [0, 2])])
+def test_a_killed_process_is_continued_with_the_same_numbers(kind, at, kept, undisturbed, tmp_path):
+    command = [sys.executable, "-c", KILLED, HELPERS, Path(__file__).parent, kind, tmp_path, at]
+    killed = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    folders = [RunFolder.of(config, tmp_path) for config in KINDS[kind]]
+    assert [(folder.finished, folder.checkpoints()) for folder in folders] == [(False, kept)] * 4
+    assert [outcome(folder) for folder in train(KINDS[kind], tmp_path)] == undisturbed(kind)
+
+
+def test_a_finished_run_is_never_run_again(tmp_path):
+    (folder,) = train(small(), tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+
+    class Never(Callback):
+        def on_start(self, configs, epoch, steps):
+            raise AssertionError("it was started")
+
+    train(small(), tmp_path, callbacks=[Never()])
+    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+
+
+def test_further_seeds_join_runs_that_are_done(tmp_path):
+    (first,) = train(small(), tmp_path)
+    summary = first.summary()
+    folders = train([small(), small(seed=1)], tmp_path)
+    assert first.summary() == summary
+    assert folders[1].finished
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    with pytest.raises(StopError):
+        train(small(), tmp_path, callbacks=[StopAt("step", 2, 1)])
+    folder = RunFolder.of(small(), tmp_path)
+    (folder.path / "checkpoint-1.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(DamagedRunError, match=r"checkpoint-1.safetensors cannot be read"):
+        train(small(), tmp_path)
