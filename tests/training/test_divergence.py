@@ -9,7 +9,7 @@ from torch import nn
 from multistable.tasks import TASKS, CopyFirstInput
 from multistable.training import Callback, Model, train
 from multistable.training.adam import Adam, shortened
-from small_runs import small
+from small_runs import outcome, small
 
 # Adam
 
@@ -154,21 +154,43 @@ def test_a_run_that_diverges_does_not_spoil_the_others(tmp_path, explosive):
     assert folders[1].metrics()[-1]["vaa"] == alone.metrics()[-1]["vaa"]
 
 
-def test_a_run_whose_states_are_not_finite_has_no_vaa_and_leaves_the_others_theirs(tmp_path, monkeypatch):
+@pytest.fixture
+def infinite(monkeypatch):
+    """Runs of seed 0 have a weight that is not finite."""
     of = Model.of
 
-    def infinite(config):
+    def spoilt(config):
         model = of(config)
         if config.seed == 0:
             torch.nn.init.constant_(next(model.rnn.parameters()), math.nan)
         return model
 
+    monkeypatch.setattr(Model, "of", spoilt)
+
+
+@pytest.mark.usefixtures("infinite")
+def test_a_run_whose_states_are_not_finite_has_no_vaa_and_leaves_the_others_theirs(tmp_path):
     (alone,) = train(small(seed=1), tmp_path / "alone")
-    monkeypatch.setattr(Model, "of", infinite)
     with pytest.warns(RuntimeWarning, match="3 gradients passed over"):
         folders = train([small(), small(seed=1)], tmp_path / "together")
     assert [row["vaa"] for row in folders[0].metrics()] == [None] * 3
     assert [row["vaa"] for row in folders[1].metrics()] == [row["vaa"] for row in alone.metrics()]
+
+
+@pytest.mark.usefixtures("infinite")
+def test_a_warmup_that_diverges_does_not_stop_those_beside_it(tmp_path):
+    """Whether or not there is a run beside them that is not warmed up at all."""
+    warmed = [small(version="warmup", seed=seed, epochs=1) for seed in (0, 1, 2)]
+    alone = [outcome(folder) for folder in train(warmed[1:], tmp_path / "alone")]
+    for beside in ([], [small(seed=3, epochs=1)]):
+        with pytest.warns(RuntimeWarning, match="3 gradients passed over"):
+            diverged, *others = train([*warmed, *beside], tmp_path / f"with {len(beside)}")[:3]
+        assert diverged.warmup().keys() == {"outcome", "reason"}
+        assert diverged.summary()["results"]["warmup"] == "diverged"
+        for folder, (rows, *_, course) in zip(others, alone, strict=True):
+            told = outcome(folder)
+            assert told[0][0] == rows[0]
+            assert told[3] | {"together": 1} == course | {"together": 1}
 
 
 def test_a_run_goes_on_after_a_gradient_that_was_not_finite(tmp_path, explosive, monkeypatch):
