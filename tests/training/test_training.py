@@ -9,6 +9,7 @@ import torch
 
 import multistable as ms
 from multistable.dynamics.warmup import run_warmup
+from multistable.dynamics.warmup.goal import Goal
 from multistable.tasks import TASKS, CopyFirstInput, Denoising
 from multistable.training import Model, RunFolder, load, train
 from multistable.training.course import Course
@@ -236,7 +237,7 @@ def test_a_run_is_the_same_bit_by_bit_whether_vaa_is_measured_on_the_way_or_not(
 
 def test_each_member_has_the_vaa_of_its_own_steps():
     """The first has finished after three steps, the second goes on; nothing is measured twice at the end."""
-    history = ms.WarmupHistory(torch.tensor([0.95, 0.95]), torch.full((2,), torch.nan), 8, 4)
+    history = ms.WarmupHistory(Goal.of(0.95, "paper", members=2), 8, 4)
     values = iter([[0.1, 0.2], [0.3, None], [0.5, 0.6], [0.7, 0.8]])
     course = Course(lambda: next(values), every=2, most=6)
     for step in range(1, 7):
@@ -260,7 +261,7 @@ def test_what_vaa_on_the_way_takes_is_no_cost_of_the_warmup(every, monkeypatch):
         return [0.5]
 
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    history = ms.WarmupHistory(torch.tensor([0.95]), torch.tensor([torch.nan]), 8, 4)
+    history = ms.WarmupHistory(Goal.of(0.95, "paper", members=1), 8, 4)
     course = Course(lambda: takes(100), every, most=3)
     for step in (1, 2, 3):
         takes(2)
