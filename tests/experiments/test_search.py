@@ -14,7 +14,7 @@ from multistable.extras import how_to_install
 from multistable.training import train
 from small_runs import SMALL, small
 
-SPACE = Space(layers=(1, 2), units=(4, 8), rates=(1e-4, 1e-2), batch_sizes=(8, 16))
+SPACE = Space(num_layers=(1, 2), hidden_size=(4, 8), learning_rate=(1e-4, 1e-2), batch_size=(8, 16))
 
 
 def losses(setting):
@@ -52,10 +52,10 @@ def test_optuna_stays_within_the_space_and_is_no_grid():
     asked = [setting for group in settings_of(by_optuna(SPACE, 12)) for setting in group]
     assert len(asked) == 12
     for layers, units, rate, batch in asked:
-        assert layers in SPACE.layers
-        assert units in SPACE.units
+        assert layers in SPACE.num_layers
+        assert units in SPACE.hidden_size
         assert 1e-4 <= rate <= 1e-2
-        assert batch in SPACE.batch_sizes
+        assert batch in SPACE.batch_size
     assert len({rate for _, _, rate, _ in asked}) == 12
 
 

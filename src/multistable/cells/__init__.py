@@ -7,14 +7,12 @@ from multistable.cells.gru import GRU
 from multistable.cells.lstm import LSTM, HiddenAndMemory
 from multistable.cells.mgu import MGU
 from multistable.cells.nbrc import NBRC
+from multistable.registry import Registry
 
-CELLS: dict[str, type[Cell]] = {
-    "lstm": LSTM,
-    "chrono": ChronoLSTM,
-    "gru": GRU,
-    "mgu": MGU,
-    "brc": BRC,
-    "nbrc": NBRC,
-}
+CELLS: Registry[type[Cell]] = Registry(
+    "cell",
+    "multistable.cells",
+    {"lstm": LSTM, "chrono": ChronoLSTM, "gru": GRU, "mgu": MGU, "brc": BRC, "nbrc": NBRC},
+)
 
 __all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM", "Hidden", "HiddenAndMemory"]

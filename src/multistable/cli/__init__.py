@@ -1,20 +1,25 @@
 """The command line ``multistable``.
 
-Modules are imported inside the commands that need them, so that help is there at once.
+The command X is two files: ``options/X.py`` has its options and its help, and ``bodies/X.py``, imported once the
+command has its arguments, has what it does with them; what commands share lies beside these folders.
 """
 
+import sys
+from importlib import import_module
+from inspect import signature
 from typing import Annotated
 
 import typer
 
 from multistable import __version__
-from multistable.cli import demo, look, reproduce, select, train
 from multistable.memory import keep_freed_memory
 
 ABOUT = """Measure how many attractors a recurrent network can reach, and create them before training.
 
 [bold]demo[/bold] shows it in two minutes, [bold]train[/bold] trains networks on the paper's benchmarks,
 [bold]show[/bold] reads their results, [bold]reproduce[/bold] runs the paper's experiments."""
+
+COMMANDS = ("demo", "train", "reproduce", "select", "claims", "report", "list", "show", "info")
 
 app = typer.Typer(
     name="multistable",
@@ -25,15 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("train", epilog=train.EXAMPLES, no_args_is_help=True)(train.train)
-app.command("reproduce", epilog=reproduce.EXAMPLES, no_args_is_help=True)(reproduce.reproduce)
-app.command("select", epilog=select.EXAMPLES, no_args_is_help=True)(select.select)
-app.command("claims")(reproduce.claims)
-app.command("report", no_args_is_help=True)(reproduce.report)
-app.command("list")(look.list_)
-app.command("show", no_args_is_help=True)(look.show)
-app.command("info")(look.info)
+
+for name in COMMANDS:
+    options = import_module(f"multistable.cli.options.{name}")
+    needed = any(parameter.default is parameter.empty for parameter in signature(options.command).parameters.values())
+    app.command(name, epilog=getattr(options, "EXAMPLES", None), no_args_is_help=needed)(options.command)
 
 
 def _version(asked: bool) -> None:
@@ -53,4 +54,6 @@ def _options(
 def main() -> None:
     """What the console script calls."""
     keep_freed_memory()
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # Cells and tasks in the current folder, which ``python -m`` has on its path.
     app()

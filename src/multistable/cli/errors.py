@@ -6,14 +6,12 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 FAILED, WRONG_ARGUMENTS, INTERRUPTED = 1, 2, 130
 """Exit codes."""
-
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What ``reproduce``, ``claims`` and ``report`` do."""
+"""What the commands share that are about experiments of the paper."""
 
 import shlex
 import sys
@@ -7,22 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import typer
-from rich.text import Text
 
 from multistable.cli.conditions import conditions
-from multistable.cli.console import console, table
-from multistable.cli.minutes import Limit
-from multistable.cli.progress import progress
-from multistable.cli.runs import left_to_train, unfinished
-from multistable.experiments.claims import FAILS, HOLDS, Finding
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
-from multistable.experiments.reproduce import Plan, plan, reproduce
-from multistable.experiments.runners import Runner
 from multistable.experiments.scales import SCALES, Scale
 from multistable.training.settings import PRECISIONS
-
-STYLES = {HOLDS: "green", FAILS: "red"}
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -69,59 +59,9 @@ def results_in(
     return found
 
 
-def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:
-    """What there is to do and how long it may take."""
-    listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")
-    for experiment in wanted:
-        configs = experiment.at(scale, out)
-        done = len(configs) - len(unfinished(configs, out))
-        listing.add_row(experiment.name, str(len(configs)), str(done), experiment.title)
-    console().print(listing)
-    console().print(left_to_train(todo.groups, out, device))
-
-
-def run(
-    wanted: Sequence[Experiment], scale: Scale, out: Path, runner: Runner, together: int, minutes: float | None
-) -> list[str]:
-    """Run what is left, and what follows from its results; say what could not run."""
-    problems: list[str] = []
-    left, before = plan(wanted, scale, out, together), None
-    with Limit(minutes, lambda: len(unfinished(configs, out))) as limit:
-        while left.left and left != before:
-            configs = [config for group in left.groups for config in group]
-            with progress(unfinished(configs, out)) as shown:
-                problems = reproduce(left, out, runner=runner, callbacks=[shown, *limit.callbacks])
-            left, before = plan(wanted, scale, out, together), left
-    problems = list(dict.fromkeys([*problems, *limit.problems]))
-    for problem in problems:
-        typer.echo(f"Not run: {problem}", err=True)
-    if problems:
-        counts = {experiment.name: len(unfinished(experiment.at(scale, out), out)) for experiment in wanted}
-        told = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
-        typer.echo(f"Runs are left of {told}" if told else "No run is left: others have made them", err=True)
-    return problems
-
-
 def write_report(wanted: Sequence[Experiment], scale: Scale, out: Path, source: Source | None = None) -> None:
     """Draw the pictures and write the page."""
     from multistable.experiments.report import write_report
 
     page = write_report(wanted, scale, out, shlex.join(["multistable", *sys.argv[1:]]), source)
     typer.echo(f"The report: {page.resolve().as_uri()}")
-
-
-def show_claims(found: Sequence[Finding], scale: Scale, runs: str, details: bool) -> None:
-    """A table of the verdicts, and the comparisons behind each when asked."""
-    title = f"Claims, scale {scale.name} ({scale.about}): {runs}"
-    listing = table("claim", "", "verdict", "comparisons", title=title)
-    for finding in found:
-        verdict = Text(finding.verdict_at(scale), style=STYLES.get(finding.verdict, ""))
-        listing.add_row(finding.claim.name, finding.claim.statement, verdict, "\n".join(finding.tally))
-    console().print(listing)
-    for finding in found if details else ():
-        if finding.checks:
-            console().print(f"{finding.claim.name}: {finding.claim.statement}")
-        for check in finding.checks:
-            for indent, one in (("  ", check), *(("    ", case) for case in check.cases)):
-                answer = {True: "yes", False: "no", None: "open"}[one.right]
-                console().print(f"{indent}{answer}: {one.said}")

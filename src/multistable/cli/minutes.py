@@ -2,16 +2,11 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:  # PyTorch is slow to import, and --help needs none of it.
-    from multistable.training import Callback
-
-STOP = "Stop cleanly at the end of the first epoch, of agents at the first evaluation, after so many minutes."
-
-Minutes = Annotated[float | None, typer.Option(min=0, help=STOP)]
+from multistable.experiments.reproduce import Deadline, OutOfTimeError
+from multistable.training import Callback
 
 
 class Limit:
@@ -27,8 +22,6 @@ class Limit:
     """
 
     def __init__(self, minutes: float | None, left: Callable[[], int] | None = None) -> None:
-        from multistable.experiments.reproduce import Deadline
-
         self.callbacks: list[Callback] = [] if minutes is None else [Deadline(minutes)]
         self.problems: list[str] = []
         self._minutes, self._left = minutes, left
@@ -39,8 +32,6 @@ class Limit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        from multistable.experiments.reproduce import OutOfTimeError
-
         if not isinstance(error, OutOfTimeError):
             return False
         left = self._left() if self._left is not None else None

@@ -1,93 +1,68 @@
-"""From the options of ``multistable train`` to runs, and from runs to what is shown of them."""
+"""From the settings that a command is given to runs, and what is said of some runs."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from multistable.cells import CELLS
-from multistable.cli.console import console, table
-from multistable.cli.minutes import Limit
-from multistable.cli.progress import duration, progress
+from multistable.cli.console import console
+from multistable.cli.declared import option_name
+from multistable.cli.progress import duration
 from multistable.cli.results import results
 from multistable.experiments.estimate import seconds
+from multistable.registry import REFERENCE
 from multistable.rl.config import PROCESSES
+from multistable.setting import declared
 from multistable.tasks import TASKS
-from multistable.training import BusyRunError, Callback, Config, RunFolder, train
+from multistable.training import Config, RunFolder
 from multistable.training.kinds import config_class
 from multistable.training.trainer import chosen_device as chosen_device
-from multistable.training.trainer import groups, usual_device
-
-# What has an option that takes several, or is made of other options.
-OWN_OPTION = {"task": "TASK", "cell": "--cell", "version": "--version", "seed": "--seed"}
 
 
 def combinations(
-    *,
-    task: str,
-    task_settings: Mapping[str, Any],
-    data: Path | None,
-    cells: Sequence[str],
-    versions: Sequence[str],
-    seeds: Iterable[int],
-    settings: Mapping[str, Any],
-    others: Sequence[str],
-    own_option: Mapping[str, str] | None = None,
+    task: str, settings: Mapping[str, Any], others: Sequence[str], own_option: Mapping[str, str] | None = None
 ) -> list[Config]:
     """A run for every cell, version and seed.
 
     Args:
         task: its name.
-        task_settings: its settings; ``None`` for those that were not given.
-        data: the folder of its files.
-        cells: names, or ``all``.
-        versions: names, or ``all``.
-        seeds: one run for each.
-        settings: of the runs; ``None`` for those that were not given.
+        settings: of the task and the runs, ``None`` for those that were not given; several values of ``cell`` and
+            ``version``, names or ``all``, and of ``seed``.
         others: further settings of the task or the runs, each ``NAME=VALUE``.
-        own_option: settings that cannot be among the others, and what sets them, beside those of ``OWN_OPTION``.
+        own_option: settings that cannot be among the others, and what sets them, beside those with several values.
     """
+    known = [*TASKS.names(), *PROCESSES.names()]
+    if task not in known and ":" not in task:
+        raise ValueError(f"task must be one of {', '.join(known)} or {REFERENCE}, got {task!r}")
     kind = config_class(task)
-    if task not in TASKS | PROCESSES:
-        raise ValueError(f"task must be one of {', '.join(TASKS | PROCESSES)}, got {task!r}")
-    of_task, of_run = _divided(task, kind, others, OWN_OPTION | dict(own_option or {}))
-    _refuse_twice({**task_settings, "data": data}, of_task)
-    _refuse_twice(settings, of_run)
-    made = kind.make_task(task, _given(task_settings) | of_task, data)
-    shared = _given(settings) | of_run
-    known = [field.name for field in fields(kind)]
-    for name in shared:
-        if name not in known:
-            raise ValueError(f"runs on {task} have no setting {name!r}")
+    several = {name: settings[name] for name in ("cell", "version", "seed")}
+    given = {name: value for name, value in settings.items() if name not in several and value is not None}
+    own_option = {"task": "TASK", **{name: option_name(kind, name) for name in several}, **(own_option or {})}
+    of_task, of_run = _divided(fields(kind.tasks.find(task)), kind, others, own_option)  # type: ignore[arg-type]
+    for name, value in (of_task | of_run).items():
+        _refuse_twice(given, name, value)
+    for name, value in given.items():
+        (of_task if name in _SETTINGS_OF_TASKS else of_run)[name] = value
+    made = kind.make_task(task, of_task, of_task.pop("data", None))
+    unknown = of_run.keys() - {field.name for field in fields(kind)}
+    if unknown:
+        raise ValueError(f"runs on {task} have no setting {min(unknown)!r}")
+    names = {"cell": list(CELLS.names()), "version": list(kind.versions()), "seed": []}
+    chosen = [names[name] if "all" in values else list(dict.fromkeys(values)) for name, values in several.items()]
     return [
-        kind(task=made, cell=cell, version=version, seed=seed, **shared)
-        for cell, version, seed in product(_names(cells, CELLS), _names(versions, kind.versions()), seeds)
+        kind(task=made, cell=cell, version=version, seed=seed, **of_run) for cell, version, seed in product(*chosen)
     ]
 
 
-def chosen_seeds(count: int | None, these: Sequence[int] | None) -> list[int]:
-    """The seeds of ``--seeds`` or ``--seed``."""
-    if count is not None and these:
-        raise ValueError("--seeds is how many seeds and --seed is which: only one of them can be given")
-    return list(dict.fromkeys(these)) if these else list(range(count or 1))
+_SETTINGS_OF_TASKS = {name for kind in (TASKS | PROCESSES).values() for name in declared(kind)}
 
 
-def list_runs(configs: Sequence[Config], out: Path, together: int, device: torch.device | None) -> None:
-    """Say what is done of each run, which are trained together, and how long it may take."""
-    listing = table("run", "state", "trained with")
-    launch, parts = 0, groups(configs, together)
-    for group in parts:
-        states = [_state(config, out) for config in group]
-        launch += any(state != FINISHED for state in states)
-        for config, state in zip(group, states, strict=True):
-            listing.add_row(config.name, state, "" if state == FINISHED else f"group {launch}")
-        listing.add_section()
-    console().print(listing)
-    console().print(left_to_train(parts, out, (device or usual_device()).type))
+def unfinished(configs: Sequence[Config], out: Path) -> list[Config]:
+    """The runs that are still to be trained, or to be trained further."""
+    return [config for config in configs if not RunFolder.of(config, out).finished]
 
 
 def left_to_train(parts: Sequence[Sequence[Config]], out: Path, device: str) -> str:
@@ -100,35 +75,9 @@ def left_to_train(parts: Sequence[Sequence[Config]], out: Path, device: str) -> 
 
 
 def forecast(group: Sequence[Config], out: Path, device: str) -> float:
-    """How long runs of a group may take, together from where the one is that is least far."""
+    """How long a group may take in seconds: it goes on from where the run is that has come the least far."""
     done = min(max(RunFolder.of(config, out).checkpoints(), default=0) for config in group)
     return seconds(group, device, done)
-
-
-def train_runs(
-    configs: Sequence[Config],
-    out: Path,
-    device: torch.device | None,
-    together: int,
-    tensorboard: bool,
-    minutes: float | None,
-) -> None:
-    """Train runs, showing progress, until the minutes are over, and end with a table of all results."""
-    left = unfinished(configs, out)
-    if len(left) < len(configs):
-        console().print(f"{len(configs) - len(left)} of {len(configs)} runs are finished already.")
-    callbacks: list[Callback] = []
-    if tensorboard:
-        from multistable.training.tensorboard import TensorBoard
-
-        callbacks.append(TensorBoard(out))
-    try:
-        with Limit(minutes, lambda: len(unfinished(configs, out))) as limit, progress(left) as shown:
-            train(configs, out, device=device, callbacks=[shown, *callbacks, *limit.callbacks], together=together)
-    except BusyRunError:
-        show_results(configs, out)
-        raise
-    show_results(configs, out)
 
 
 def show_results(configs: Sequence[Config], out: Path) -> None:
@@ -140,56 +89,31 @@ def show_results(configs: Sequence[Config], out: Path) -> None:
         console().print(f"Each run is a folder in {out}.")
 
 
-def unfinished(configs: Sequence[Config], out: Path) -> list[Config]:
-    """The runs that are still to be trained, or to be trained further."""
-    return [config for config in configs if not RunFolder.of(config, out).finished]
-
-
-FINISHED = "finished"
-
-
-def _state(config: Config, out: Path) -> str:
-    folder = RunFolder.of(config, out)
-    if folder.finished:
-        return FINISHED
-    reached = folder.checkpoints()
-    return f"goes on after {config.unit} {reached[-1]}" if reached else "to begin"
-
-
-def _names(given: Sequence[str], registry: Iterable[str]) -> list[str]:
-    return list(registry) if "all" in given else list(dict.fromkeys(given))
-
-
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _refuse_twice(options: Mapping[str, Any], others: Mapping[str, Any]) -> None:
-    """Refuse a setting of ``--set`` that has been given already."""
-    for name, value in others.items():
-        if options.get(name) is not None:
-            raise ValueError(f"{name} must be given once, got {options[name]} and, by --set, {value}")
-
-
 def _divided(
-    task: str, kind: type[Config], settings: Sequence[str], own_option: Mapping[str, str]
+    fields_of_task: Sequence[Any], kind: type[Config], others: Sequence[str], own_option: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """``NAME=VALUE`` settings of the task, and those of the run."""
-    of_task = [field.name for field in fields((TASKS | PROCESSES)[task])]  # type: ignore[arg-type]
+    of_task = [field.name for field in fields_of_task]
     of_run = [field.name for field in fields(kind) if field.name not in own_option]
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
+    for text in others:
+        name, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"--set must be NAME=VALUE, got {setting!r}")
+            raise ValueError(f"--set must be NAME=VALUE, got {text!r}")
         if name in own_option:
             raise ValueError(f"--set {name}: {own_option[name]} sets it")
         if name not in of_task + of_run:
             raise ValueError(f"--set must name one of {', '.join(of_task + of_run)}, got {name!r}")
         part = found[0 if name in of_task else 1]
-        _refuse_twice(part, {name: _value(value)})
+        _refuse_twice(part, name, _value(value))
         part[name] = _value(value)
     return found
+
+
+def _refuse_twice(given: Mapping[str, Any], name: str, value: Any) -> None:
+    """Refuse a setting of ``--set`` that has been given already."""
+    if name in given:
+        raise ValueError(f"{name} must be given once, got {given[name]} and, by --set, {value}")
 
 
 def _value(text: str) -> Any:

@@ -186,7 +186,7 @@ def _weights(configs: Sequence[Config]) -> float:
 
 def _matrices(config: Config) -> int:
     """The H x H matrices of the cell: what of its parameters grows with the square of H."""
-    make: Callable[..., Cell] = CELLS[config.cell]
+    make: Callable[..., Cell] = CELLS.find(config.cell)
     try:
         with torch.device("meta"):
             cells = [make(1, units, **config.cell_options) for units in (4, 8, 12)]

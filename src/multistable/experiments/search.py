@@ -28,28 +28,32 @@ class Space:
     """What can be chosen; the default is the paper's.
 
     Attributes:
-        layers: L.
-        units: H.
-        rates: of Adam. A search that is not a grid takes any rate between the lowest and the highest.
-        batch_sizes: B.
+        num_layers: L.
+        hidden_size: H.
+        learning_rate: of Adam. A search that is not a grid takes any rate between the lowest and the highest.
+        batch_size: B.
     """
 
-    layers: tuple[int, ...] = (1, 2, 3)
-    units: tuple[int, ...] = (256, 512)
-    rates: tuple[float, ...] = (1e-3, 5e-4, 1e-4)
-    batch_sizes: tuple[int, ...] = (32, 64)
+    num_layers: tuple[int, ...] = (1, 2, 3)
+    hidden_size: tuple[int, ...] = (256, 512)
+    learning_rate: tuple[float, ...] = (1e-3, 5e-4, 1e-4)
+    batch_size: tuple[int, ...] = (32, 64)
 
     def __post_init__(self) -> None:
         for name, values in vars(self).items():
             if not values:
                 raise ValueError(f"{name} must have at least one value, got none")
 
+    def settings(self) -> list[Setting]:
+        """Every setting."""
+        return list(product(self.num_layers, self.hidden_size, self.learning_rate, self.batch_size))
+
 
 def by_grid(space: Space) -> Search:
     """Every setting, all at once."""
 
     def search(evaluate: Evaluate) -> None:
-        evaluate(list(product(space.layers, space.units, space.rates, space.batch_sizes)))
+        evaluate(space.settings())
 
     return search
 
@@ -68,10 +72,10 @@ def by_optuna(space: Space, trials: int, seed: int = 0) -> Search:
 
     def propose(trial: Any) -> Setting:
         return (
-            trial.suggest_categorical("layers", space.layers),
-            trial.suggest_categorical("units", space.units),
-            trial.suggest_float("rate", min(space.rates), max(space.rates), log=True),
-            trial.suggest_categorical("batch_size", space.batch_sizes),
+            trial.suggest_categorical("layers", space.num_layers),
+            trial.suggest_categorical("units", space.hidden_size),
+            trial.suggest_float("rate", min(space.learning_rate), max(space.learning_rate), log=True),
+            trial.suggest_categorical("batch_size", space.batch_size),
         )
 
     def search(evaluate: Evaluate) -> None:
@@ -115,12 +119,45 @@ def select(
 
     search(evaluate)
     results = list(tried.values())
-    finals = [
+    return [*results, *run(runs_of_the_winner(base, results, splits))]
+
+
+def planned(
+    base: RunConfig, search: Search, there: Callable[[Sequence[RunConfig]], list[Result]], splits: int = SPLITS
+) -> tuple[list[list[RunConfig]], list[RunConfig] | None]:
+    """The runs that :func:`select` would ask for, by the results that are there.
+
+    Args:
+        base: as in :func:`select`.
+        search: as in :func:`select`.
+        there: the results of those of some runs that are finished.
+        splits: as in :func:`select`.
+
+    Returns:
+        The trials, in a list for each time that the search asks; and the final runs, or ``None`` where these are not
+        known because trials are left.
+    """
+    asked: list[list[RunConfig]] = []
+
+    def evaluate(settings: Sequence[Setting]) -> list[float | None]:
+        trials = [trial(base, setting, splits) for setting in settings]
+        asked.append([config for runs in trials for config in runs])
+        found = [there(runs) for runs in trials]
+        return [mean_loss(results) if len(results) == splits else None for results in found]
+
+    search(evaluate)
+    trials = list({config.name: config for runs in asked for config in runs}.values())
+    results = there(trials)
+    return asked, runs_of_the_winner(base, results, splits) if len(results) == len(trials) else None
+
+
+def runs_of_the_winner(base: RunConfig, results: Sequence[Result], splits: int = SPLITS) -> list[RunConfig]:
+    """The runs with the setting that won, on the usual division of the learning set."""
+    return [
         replace(chosen, selection=0.0, vaa_every=base.vaa_every, seed=seed)
         for chosen in best(results).values()
         for seed in range(splits)
     ]
-    return [*results, *run(finals)]
 
 
 def trial(base: RunConfig, setting: Setting, splits: int = SPLITS) -> list[RunConfig]:

@@ -25,8 +25,8 @@ class RNN(nn.Module):
     """A stack of recurrent layers, u^i_t = o^{i-1}_t.
 
     Args:
-        cell: a name in ``ms.CELLS``, a :class:`Cell` class, or any function ``(input_size, hidden_size) -> Cell``.
-            With ``double=True`` also a pair of these, the half to warm up first.
+        cell: a name in ``ms.CELLS`` or ``"module:Class"``, a :class:`Cell` class, or any function
+            ``(input_size, hidden_size) -> Cell``. With ``double=True`` also a pair of these, the half to warm up first.
         input_size: features of the input.
         hidden_size: units of each layer; a double layer has half of them in each of its halves.
         num_layers: how many layers.
@@ -214,9 +214,7 @@ def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")
-    if spec not in CELLS:
-        raise ValueError(f"unknown cell {spec!r}; choose from {', '.join(CELLS)}, or pass a Cell class")
-    return CELLS[spec]
+    return CELLS.find(spec)
 
 
 def _made(cell: Any) -> Cell[Any]:

@@ -1,28 +1,32 @@
 """What the training of an agent is: everything that its result depends on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 
 from multistable.arguments import positive_integer
+from multistable.registry import Registry
 from multistable.rl.drqn import Settings
 from multistable.rl.tmaze import TMaze
-from multistable.tasks import make_task, name_of
+from multistable.setting import TASK, TRAINING, about, again, check_settings, documented, setting
 from multistable.training.config import VERSIONS
 from multistable.training.settings import Config, Version
 
 
+@documented
 @dataclass(frozen=True)
 class Maze:
     """The T-Maze (appendix D): a corridor of length L, and a turn at its end that the first observation told."""
 
-    L: int
+    L: int = field(metadata=about("Length of the corridor.", positive_integer, TASK))
+
+    paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
+    """The paper's network for the task."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "L", positive_integer("L", self.L))
+        check_settings(self)
 
     @property
     def length(self) -> int:
@@ -39,61 +43,45 @@ class Maze:
         return TMaze(self.L, device=device, dtype=dtype)
 
 
-PROCESSES: dict[str, type[Maze]] = {"tmaze": Maze}
+PROCESSES: Registry[type[Maze]] = Registry("task", "multistable.processes", {"tmaze": Maze})
 """What agents can be trained on, by name."""
 
 OF_AGENTS = ("classic", "warmup", "double", "double-classic")
 
 
+@documented
 @dataclass(frozen=True)
 class AgentConfig(Config):
     """The training of one agent by DRQN (Algorithm 4); the defaults are the paper's.
 
-    Args:
-        task: the process that is played.
-        hidden_size: units of a layer.
-        num_layers: how many layers.
-        vaa_every: measure VAA before training and after every so many episodes, a multiple of ``evaluate_every``; 0 for
-            never.
-        episodes: E; the paper does not say how many.
-        evaluate_every: episodes between two evaluations of the greedy policy.
-        capacity: N, the transitions of the replay buffer.
-        target_period: C, the episodes between two updates of the target network.
-        gradient_steps: I, after each episode.
-        epsilon: the exploration rate.
-        reward_input: add the previous reward to the inputs.
-        max_norm: the largest norm of the agent's gradient, see :class:`Settings`; ``None`` for no limit.
-
-    The others are those of :class:`Config`; the sequences of the warmup and the measure are the histories of the
-    replay buffer.
+    The sequences of the warmup and the measure are the histories of the replay buffer.
     """
 
     unit: ClassVar[str] = "episode"
+    tasks: ClassVar[Registry[type[Maze]]] = PROCESSES
+    unnamed: ClassVar[Mapping[str, Any]] = Maze.paper_sizes
 
-    task: Maze
-    hidden_size: int = 256
-    num_layers: int = 2
-    vaa_every: int = 100
-    episodes: int = 2000
-    evaluate_every: int = 20
-    capacity: int = 8192
-    target_period: int = 20
-    gradient_steps: int = 10
-    epsilon: float = 0.2
-    reward_input: bool = False
-    max_norm: float | None = None
+    task: Maze = field(metadata=about("The process that is played."))
+    vaa_every: int = again(Config, "vaa_every", default=100)
+    episodes: int = setting(
+        2000, "Episodes of an agent (E); the paper does not say how many.", positive_integer, TRAINING
+    )
+    evaluate_every: int = setting(
+        20, "Episodes between two evaluations of the greedy policy.", positive_integer, TRAINING
+    )
+    capacity: int = again(Settings, "capacity")
+    target_period: int = again(Settings, "target_period")
+    gradient_steps: int = again(Settings, "gradient_steps")
+    epsilon: float = again(Settings, "epsilon")
+    reward_input: bool = again(Settings, "reward_input")
+    max_norm: float | None = again(Settings, "max_norm")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_integer("episodes", self.episodes)
-        positive_integer("evaluate_every", self.evaluate_every)
         if self.vaa_every % self.evaluate_every:
             raise ValueError(
                 f"vaa_every must be a multiple of evaluate_every = {self.evaluate_every}, got {self.vaa_every}"
             )
-        _ = self.settings
-        if self.max_norm is not None:
-            object.__setattr__(self, "max_norm", float(self.max_norm))  # 1 and 1.0 are one run, with one name.
         sizes = (["vaa_batch_size"] if self.vaa_every else []) + (["warmup_batch_size"] if self.kind.warmed else [])
         for name in sizes:
             if getattr(self, name) > self.capacity:
@@ -117,16 +105,6 @@ class AgentConfig(Config):
     def versions(cls) -> Mapping[str, Version]:
         """What ``version`` may be."""
         return {name: VERSIONS[name] for name in OF_AGENTS}
-
-    @property
-    def task_name(self) -> str:
-        """The name that the process is registered by."""
-        return name_of(self.task, PROCESSES)
-
-    @classmethod
-    def make_task(cls, name: str, settings: dict[str, Any], data: Path | str | None = None) -> Maze:
-        """A process by its name and settings; it reads no ``data``."""
-        return make_task(name, settings, data, PROCESSES)
 
     @property
     def input_size(self) -> int:

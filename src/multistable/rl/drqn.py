@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.arguments import check_positive_number, count, plain, positive_integer, share
+from multistable.arguments import check_positive_number, count, positive_integer, share, truth_value
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.networks import RNN, Ensemble
 from multistable.rl.network import QNetwork, Stage, stages_of
@@ -17,6 +17,15 @@ from multistable.rl.play import Chance, Player
 from multistable.rl.pomdp import POMDP
 from multistable.rl.replay import Episodes, Replay, Transitions
 from multistable.scan.graphs import Graphed
+from multistable.setting import (
+    TRAINING,
+    check_settings,
+    documented,
+    optional,
+    positive_number,
+    setting,
+    unchanged,
+)
 from multistable.training.adam import Adam
 from multistable.training.model import Readout
 from multistable.training.seeds import generator
@@ -31,40 +40,33 @@ EPISODES_AT_ONCE = 256
 WARMUP_BATCH_SIZE = 200
 
 
+def _norm(name: str, value: Any) -> float:
+    check_positive_number(name, value)
+    return float(value)  # 1 and 1.0 are one run, with one name.
+
+
+@documented
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of Algorithm 4, the paper's by default; the process adds its horizon, exploration and discount.
+    """The parameters of Algorithm 4, the paper's by default; the process adds its horizon, exploration and discount."""
 
-    Attributes:
-        capacity: N, the transitions of the replay buffer.
-        target_period: C, the episodes between two updates of the target network.
-        gradient_steps: I, after each episode.
-        epsilon: the exploration rate.
-        lr: alpha, the learning rate of Adam.
-        batch_size: B, the transitions of a gradient step.
-        reward_input: add the previous reward to the inputs (a_{t-1}, o_t).
-        max_norm: the largest norm of an agent's gradient; what is longer is shortened to it (Pascanu et al., 2013).
-            ``None``, as in the paper: no limit.
-    """
-
-    capacity: int = 8192
-    target_period: int = 20
-    gradient_steps: int = 10
-    epsilon: float = 0.2
-    lr: float = 1e-3
-    batch_size: int = 32
-    reward_input: bool = False
-    max_norm: float | None = None
+    capacity: int = setting(8192, "Transitions of the replay buffer (N).", positive_integer)
+    target_period: int = setting(20, "Episodes between two updates of the target network (C).", positive_integer)
+    gradient_steps: int = setting(10, "Gradient steps after each episode (I).", positive_integer)
+    epsilon: float = setting(0.2, "The exploration rate.", unchanged(share))
+    lr: float = setting(1e-3, "The learning rate of Adam (alpha).", positive_number)
+    batch_size: int = setting(32, "Transitions of a gradient step (B).", positive_integer)
+    reward_input: bool = setting(False, "Add the previous reward to the inputs (a_{t-1}, o_t).", truth_value)
+    max_norm: float | None = setting(
+        None,
+        "The largest norm of an agent's gradient, longer ones are shortened to it (Pascanu et al., 2013).",
+        optional(_norm),
+        TRAINING,
+        unless_given="no limit",
+    )
 
     def __post_init__(self) -> None:
-        for name, value in list(vars(self).items()):
-            object.__setattr__(self, name, plain(value))
-        for name in ("capacity", "target_period", "gradient_steps", "batch_size"):
-            positive_integer(name, getattr(self, name))
-        share("epsilon", self.epsilon)
-        check_positive_number("lr", self.lr)
-        if self.max_norm is not None:
-            check_positive_number("max_norm", self.max_norm)
+        check_settings(self)
 
 
 class Episode(NamedTuple):

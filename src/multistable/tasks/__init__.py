@@ -5,7 +5,7 @@ from multistable.tasks.copy_first_input import CopyFirstInput
 from multistable.tasks.denoising import Denoising
 from multistable.tasks.line_sequential_mnist import PermutedLineSequentialMNIST
 from multistable.tasks.mnist import MNISTError
-from multistable.tasks.registry import TASKS, make_task, name_of, settings_of
+from multistable.tasks.registry import TASKS, make_task, settings_of
 from multistable.tasks.sequential_mnist import PermutedSequentialMNIST
 
 __all__ = [
@@ -18,6 +18,5 @@ __all__ = [
     "PermutedSequentialMNIST",
     "Task",
     "make_task",
-    "name_of",
     "settings_of",
 ]

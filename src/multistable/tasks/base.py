@@ -1,12 +1,14 @@
 """What every task is: sequences to learn from and to be tested on, a loss, and an accuracy where it has a meaning."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from multistable.arguments import positive_integer
+from multistable.setting import check_settings
 
 Device = torch.device | str | int | None
 Split = Literal["train", "test"]
@@ -26,7 +28,8 @@ class Task(ABC):
     """A supervised benchmark.
 
     A new task is a frozen dataclass of this class. Its fields are the paper's parameters, so that a task can be
-    written down, compared and built again; nothing random is kept in it.
+    written down, compared and built again; nothing random is kept in it. Fields that are declared as a
+    :class:`multistable.setting.Setting` are checked.
 
     Random numbers are drawn on the device of ``generator``, in the same way for every ``dtype``, and the data then
     moved to ``device``, by default that of the generator.
@@ -34,6 +37,17 @@ class Task(ABC):
 
     input_size: int
     output_size: int
+
+    paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
+    """The paper's network for the task."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def paper_stretch(self) -> int:
+        """The time steps that the paper's appendix evaluates the reconstruction loss on; two thirds of other tasks."""
+        return max(1, 2 * self.length // 3)
 
     @property
     @abstractmethod

@@ -1,35 +1,36 @@
 """The copy first input benchmark (section 4.1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from multistable.arguments import positive_integer
+from multistable.setting import TASK, about, documented
 from multistable.tasks.base import Data
 from multistable.tasks.generated import GeneratedTask
 
 
+@documented
 @dataclass(frozen=True)
 class CopyFirstInput(GeneratedTask):
     """u_t ~ N(0, 1) for t = 1, ..., T; the target is y_T = u_1, the loss (o_T - y_T)^2.
 
     Without any memory the best answer is 0, and its loss 1.0.
-
-    Args:
-        T: the number of time steps.
     """
 
-    T: int
+    T: int = field(metadata=about("Time steps of a sequence.", positive_integer, TASK))
 
     input_size = 1
     answers = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "T", positive_integer("T", self.T))
+    paper_sizes = {"num_layers": 1, "hidden_size": 128}  # noqa: RUF012 (a constant)
 
     @property
     def length(self) -> int:
         return self.T
+
+    @property
+    def paper_stretch(self) -> int:
+        return {50: 30, 300: 200, 600: 400}.get(self.T, super().paper_stretch)
 
     def draw(self, n: int, generator: torch.Generator) -> Data:
         """Inputs ``(T, n, 1)``, targets ``(n, 1)``."""

@@ -1,15 +1,17 @@
 """The denoising benchmark (section 4.1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from multistable.arguments import positive_integer, truth_value
+from multistable.setting import TASK, about, documented, setting
 from multistable.tasks.base import Data
 from multistable.tasks.generated import GeneratedTask
 
 
+@documented
 @dataclass(frozen=True)
 class Denoising(GeneratedTask):
     """Five marked values of a stream of noise, to be given back in order at the last five time steps.
@@ -20,35 +22,34 @@ class Denoising(GeneratedTask):
     The paper writes the loss as a sum over the five answers and calls it the mean squared error: here it is the mean,
     as in its tables (0.997 for an LSTM that has not learned): the best answer without any memory, 0, has a loss of 1.0.
 
-    Args:
-        T: the number of time steps.
-        N: no mark falls in the last N time steps; at least 5, the time of the answers.
-        cue: a -1 on the second channel at T - 4 tells the network when to start answering. The paper's text has
-            none (``cue=False``), but its tables fit the benchmark that has it.
+    The cue is a -1 on the second channel at T - 4. The paper's text has none (``cue=False``), but its tables fit the
+    benchmark that has it.
     """
 
-    T: int
-    N: int
-    cue: bool = True
+    T: int = field(metadata=about("Time steps of a sequence.", positive_integer, TASK))
+    N: int = field(metadata=about("Time steps at the end without anything to learn.", positive_integer, TASK))
+    cue: bool = setting(True, "Tell the network when to answer.", truth_value, TASK)
 
     input_size = 2
     answers = 5
 
     def __post_init__(self) -> None:
-        length, silence, answers = positive_integer("T", self.T), positive_integer("N", self.N), self.answers
-        if silence < answers:
-            raise ValueError(f"N must be at least {answers}, the number of answers, got {silence}")
-        if length < silence + answers:
+        super().__post_init__()
+        if self.answers > self.N:
+            raise ValueError(f"N must be at least {self.answers}, the number of answers, got {self.N}")
+        if self.N + self.answers > self.T:
             raise ValueError(
-                f"T must be at least N + {answers} = {silence + answers}, to hold {answers} marks before the last "
-                f"N = {silence} time steps, got {length}"
+                f"T must be at least N + {self.answers} = {self.N + self.answers}, to hold {self.answers} marks before "
+                f"the last N = {self.N} time steps, got {self.T}"
             )
-        for name, value in (("T", length), ("N", silence), ("cue", truth_value("cue", self.cue))):
-            object.__setattr__(self, name, value)
 
     @property
     def length(self) -> int:
         return self.T
+
+    @property
+    def paper_stretch(self) -> int:
+        return 150 if self.T == 200 else super().paper_stretch
 
     def draw(self, n: int, generator: torch.Generator) -> Data:
         """Inputs ``(T, n, 2)``, targets ``(n, 5)``."""

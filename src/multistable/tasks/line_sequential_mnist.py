@@ -1,37 +1,35 @@
 """The permuted line-sequential MNIST benchmark (section 4.2)."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from torch import Tensor
 
 from multistable.arguments import count
+from multistable.setting import TASK, about, documented
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
 LINES = 28
 
 
+@documented
 @dataclass(frozen=True)
 class PermutedLineSequentialMNIST(PermutedMNIST):
     """The 28 lines of the permuted image, pixels in [0, 1], then N black lines to forget in: T = 28 + N.
 
-    Args:
-        N: the number of black lines, 72 and 472 in the paper.
-        data: the folder of the four MNIST files, see :func:`multistable.tasks.mnist.load`. Their content is verified,
-            so tasks that differ in the folder alone are equal.
+    N is 72 and 472 in the paper.
     """
 
-    N: int
-    data: Path | str | None = field(default=None, compare=False)
+    N: int = field(metadata=about("Time steps at the end without anything to learn.", count, TASK))
 
     input_size = 28
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "N", count("N", self.N))
 
     @property
     def length(self) -> int:
         return LINES + self.N
+
+    @property
+    def paper_stretch(self) -> int:
+        return {72: 50, 472: 350}.get(self.N, super().paper_stretch)
 
     def sequences(self, images: Tensor) -> Tensor:
         """Permuted images ``(784, n)`` to inputs ``(28 + N, n, 28)``."""

@@ -1,6 +1,7 @@
 """What the two tasks on permuted images have in common: the permutation, the sets, the loss and the accuracy."""
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from multistable.setting import TASK, about
 from multistable.tasks import mnist
 from multistable.tasks.base import Data, Device, Split, Task, check_answers
 
@@ -22,12 +24,24 @@ def permutation() -> np.ndarray:
     return np.random.RandomState(42).permutation(PIXELS)
 
 
+@dataclass(frozen=True)
 class PermutedMNIST(Task):
-    """A task that shows permuted images of digits and asks for the digit at the last time step."""
+    """A task that shows permuted images of digits and asks for the digit at the last time step.
+
+    The content of its files is verified, so tasks that differ in nothing but the folder of these are equal.
+    """
+
+    data: Path | str | None = field(
+        default=None,
+        compare=False,
+        kw_only=True,
+        metadata=about(
+            "Folder of the four MNIST files.", panel=TASK, unless_given=f"{mnist.VARIABLE}, or a download", parsed=Path
+        ),
+    )
 
     output_size = 10
     answers = 1
-    data: Path | str | None
 
     @abstractmethod
     def sequences(self, images: Tensor) -> Tensor:

@@ -3,38 +3,35 @@
 A new task is one file and one line here, or ``TASKS["a name"] = MyTask`` in a user's own code.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from multistable.arguments import plain
+from multistable.registry import Registry
 from multistable.tasks.base import Task
 from multistable.tasks.copy_first_input import CopyFirstInput
 from multistable.tasks.denoising import Denoising
 from multistable.tasks.line_sequential_mnist import PermutedLineSequentialMNIST
 from multistable.tasks.sequential_mnist import PermutedSequentialMNIST
 
-TASKS: dict[str, type[Task]] = {
-    "copy": CopyFirstInput,
-    "denoising": Denoising,
-    "psmnist": PermutedSequentialMNIST,
-    "plmnist": PermutedLineSequentialMNIST,
-}
+
+def _is_task(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Task) and is_dataclass(kind)
 
 
-def name_of(task: object, registry: Mapping[str, type] = TASKS) -> str:
-    """The name a task is registered by."""
-    for name, kind in registry.items():
-        if type(task) is kind:
-            return name
-    hint = ""
-    if isinstance(task, str) and task in registry:
-        hint = f", which is the name of {registry[task].__name__}"
-    elif isinstance(task, Task) and registry is TASKS:
-        hint = f'; TASKS["a name"] = {type(task).__name__} registers it'
-    known = ", ".join(kind.__name__ for kind in registry.values())
-    raise ValueError(f"task must be an object of a registered class, {known}, got {task!r}{hint}")
+TASKS: Registry[type[Task]] = Registry(
+    "task",
+    "multistable.tasks",
+    {
+        "copy": CopyFirstInput,
+        "denoising": Denoising,
+        "psmnist": PermutedSequentialMNIST,
+        "plmnist": PermutedLineSequentialMNIST,
+    },
+    accepts=_is_task,
+)
 
 
 def settings_of(task: Any) -> dict[str, Any]:
@@ -43,23 +40,18 @@ def settings_of(task: Any) -> dict[str, Any]:
 
 
 def make_task(
-    name: str,
-    settings: dict[str, Any],
-    data: Path | str | None = None,
-    registry: Mapping[str, type] = TASKS,
+    name: str, settings: dict[str, Any], data: Path | str | None = None, registry: Registry[Any] = TASKS
 ) -> Any:
     """A task by its name and fields.
 
     Args:
-        name: one of the ``registry``.
+        name: one that the ``registry`` finds.
         settings: the fields that :func:`settings_of` gives.
         data: the folder of its files, for tasks that read any.
         registry: dataclasses by name.
     """
-    if name not in registry:
-        raise ValueError(f"task must be one of {', '.join(registry)}, got {name!r}")
-    kind: Any = registry[name]
-    known = [field.name for field in fields(kind)]
+    kind: Callable[..., Any] = registry.find(name)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     unknown = [key for key in settings if key not in known]
     if unknown:
         accepted = ", ".join(known) or "none"
@@ -67,5 +59,5 @@ def make_task(
     try:
         return kind(**settings, **({"data": data} if "data" in known and data is not None else {}))
     except TypeError as error:
-        missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in settings]
+        missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in settings]  # type: ignore[arg-type]
         raise ValueError(f"the task {name!r} needs {', '.join(missing)}") from error

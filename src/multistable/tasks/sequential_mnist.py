@@ -1,23 +1,17 @@
 """The permuted sequential MNIST benchmark (section 4.2)."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from torch import Tensor
 
+from multistable.setting import documented
 from multistable.tasks.permuted_mnist import PIXELS, PermutedMNIST
 
 
+@documented
 @dataclass(frozen=True)
 class PermutedSequentialMNIST(PermutedMNIST):
-    """The pixels of the permuted image, in [0, 1], one by one: T = 784.
-
-    Args:
-        data: the folder of the four MNIST files, see :func:`multistable.tasks.mnist.load`. Their content is verified,
-            so tasks that differ in the folder alone are equal.
-    """
-
-    data: Path | str | None = field(default=None, compare=False)
+    """The pixels of the permuted image, in [0, 1], one by one: T = 784."""
 
     input_size = 1
     length = PIXELS

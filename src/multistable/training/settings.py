@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -11,13 +12,28 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from multistable.arguments import check_positive_number, count, plain, positive_integer
+from multistable.arguments import count, positive_integer
 from multistable.cells import CELLS
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.run_warmup import DEFAULT_STEPS, FINAL_BATCH_SIZE
 from multistable.networks.rnn import RNN, check_options
-from multistable.tasks import settings_of
+from multistable.registry import Registry
+from multistable.setting import (
+    MEASURE,
+    NETWORK,
+    TRAINING,
+    about,
+    check_settings,
+    declared,
+    default_of,
+    documented,
+    one_of,
+    positive_number,
+    setting,
+    unchanged,
+)
+from multistable.tasks import make_task, settings_of
 
 DTYPES = ("float32", "float64")
 # Not "tf32x3": products that a gradient is needed of are float32 in it, so that it would be another name for "ieee".
@@ -34,87 +50,105 @@ class Version:
     auxiliary: bool = False
 
 
+def warmed(run: "Config") -> bool:
+    """Whether a run has a warmup, for settings that have no influence on the others."""
+    return run.kind.warmed
+
+
+@documented
 @dataclass(frozen=True)
 class Config(ABC):
     """A run: everything that its result depends on. A kind of runs is a frozen dataclass of this class.
 
     Two runs with equal configurations are the same run. Where its files lie, the device and which other runs it
     shares a launch with are not part of it.
-
-    Args:
-        task: what is to be learned, a frozen dataclass with a ``length``.
-        cell: a name in ``ms.CELLS``.
-        version: a name in :meth:`versions`.
-        hidden_size: units of a layer.
-        num_layers: how many layers.
-        cell_options: further arguments of the cell, for instance ``{"t_max": 600}`` of ``"chrono"``.
-        seed: every random number of the run follows from it.
-        batch_size: of a gradient step.
-        learning_rate: of Adam.
-        vaa_every: measure VAA before training and after every so many epochs or episodes; 0 for never.
-        vaa_batches: I of the measure.
-        vaa_batch_size: states of a batch of the measure.
-        stabilisation: M of the measure.
-        eps: tolerance of the measure and the warmup.
-        warmup_algorithm: ``"paper"`` or ``"reliable"``, see ``ms.warmup``.
-        target: k of the warmup.
-        warmup_steps: S, its gradient steps; see :attr:`most_warmup_steps`.
-        warmup_batch_size: n, its sequences a step.
-        warmup_learning_rate: alpha.
-        max_stabilisation: M*.
-        increment: c.
-        precision: of the products of training on a GPU, ``"ieee"`` or ``"tf32"``, PyTorch's own among them.
-        dtype: of weights and data.
     """
 
     unit: ClassVar[str]
     """What training is counted in, ``"epoch"`` or ``"episode"``: each line of metrics says which it is of."""
 
-    unnamed: ClassVar[Mapping[str, Any]] = {}
+    tasks: ClassVar[Registry[Any]]
+    """What runs of the kind can be trained on."""
+
+    unnamed: ClassVar[Mapping[str, Any]]
     """What a run's hash leaves out in place of a default, for settings whose default depends on the task."""
 
-    task: Any
-    cell: str
-    version: str = "classic"
-    hidden_size: int = 128
-    num_layers: int = 1
-    cell_options: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    batch_size: int = 32
-    learning_rate: float = 1e-3
-    vaa_every: int = 1
-    vaa_batches: int = 10
-    vaa_batch_size: int = 32
-    stabilisation: int = 10_000
-    eps: float = 1e-4
-    warmup_algorithm: str = "paper"
-    target: float = 0.95
-    warmup_steps: int = 100
-    warmup_batch_size: int = 200
-    warmup_learning_rate: float = 1e-2
-    max_stabilisation: int = 200
-    increment: int = 10
-    precision: str = "ieee"
-    dtype: str = "float32"
+    task: Any = field(metadata=about("What is to be learned, a frozen dataclass with a ``length``."))
+    cell: str = field(metadata=about("A name in ``ms.CELLS``, or ``module:Class``.", CELLS.checked, NETWORK))
+    version: str = setting("classic", "How the network is built and prepared.", panel=NETWORK)
+    hidden_size: int = setting(
+        None,
+        "Units of a layer.",
+        positive_integer,
+        NETWORK,
+        names=("--hidden", "--hidden-size"),
+        unless_given="the paper's",
+    )
+    num_layers: int = setting(
+        None,
+        "Recurrent layers.",
+        positive_integer,
+        NETWORK,
+        names=("--layers", "--num-layers"),
+        unless_given="the paper's",
+    )
+    cell_options: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=about('Further arguments of the cell, for instance {"t_max": 600} of chrono.'),
+    )
+    seed: int = setting(0, "Every random number of the run follows from it.", count, TRAINING)
+    batch_size: int = setting(
+        32, "Sequences, or transitions of an agent, of a gradient step.", positive_integer, TRAINING
+    )
+    learning_rate: float = setting(
+        1e-3, "Of Adam.", positive_number, TRAINING, names=("--learning-rate", "--rate")
+    )
+    vaa_every: int = setting(
+        1,
+        "Measure VAA before training and after every so many epochs or episodes; 0 for never.",
+        count,
+        MEASURE,
+    )
+    vaa_batches: int = setting(10, "Batches of the measure (I).", positive_integer)
+    vaa_batch_size: int = setting(32, "States of a batch of the measure.", positive_integer)
+    stabilisation: int = setting(10_000, "Stabilisation period of the measure (M).", positive_integer)
+    eps: float = setting(1e-4, "Tolerance of the measure and the warmup.", positive_number)
+    warmup_algorithm: str = setting(
+        "paper",
+        "paper (Algorithm 3) or reliable (until the network is multistable).",
+        one_of(DEFAULT_STEPS),
+        MEASURE,
+        matters=warmed,
+    )
+    target: float = setting(
+        0.95,
+        "The VAA* that warmup brings each layer to, or the VAA that reliable brings the network to.",
+        unchanged(lambda name, value: Goal.of(value, "paper")),
+        MEASURE,
+        names=("--k", "--target"),
+        matters=warmed,
+    )
+    warmup_steps: int = setting(100, "Gradient steps of the warmup (S).", positive_integer, matters=warmed)
+    warmup_batch_size: int = setting(200, "Sequences of a step of the warmup (n).", positive_integer, matters=warmed)
+    warmup_learning_rate: float = setting(1e-2, "Of the warmup (alpha).", positive_number, matters=warmed)
+    max_stabilisation: int = setting(
+        200, "Longest stabilisation period of the warmup (M*).", positive_integer, matters=warmed
+    )
+    increment: int = setting(
+        10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=warmed
+    )
+    precision: str = setting("ieee", "Of matrix products on a GPU: ieee or tf32.", one_of(PRECISIONS), TRAINING)
+    dtype: str = setting("float32", "Of weights and data: float32 or float64.", one_of(DTYPES))
 
     def __post_init__(self) -> None:
-        _ = self.task_name  # An error for one that is not registered.
-        for entry in fields(self):
-            if entry.name != "task":
-                object.__setattr__(self, entry.name, plain(getattr(self, entry.name)))
-        choices: dict[str, Sequence[str]] = {"cell": list(CELLS), "version": list(self.versions())}
-        for name, accepted in (choices | _CHOICES).items():
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
-        for name in _COUNTS:
-            positive_integer(name, getattr(self, name))
-        object.__setattr__(self, "seed", count("seed", self.seed))
-        for name in ("learning_rate", "warmup_learning_rate", "eps"):
-            check_positive_number(name, getattr(self, name))
-        count("vaa_every", self.vaa_every)
-        goal = Goal.of(self.target, self.warmup_algorithm)
+        _ = self.task_name  # An error for a task that has none.
+        for name, size in self.task.paper_sizes.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, size)
+        one_of(self.versions())("version", self.version)
+        check_settings(self)
         if self.kind.warmed:
-            goal.check(FINAL_BATCH_SIZE)
+            Goal.of(self.target, self.warmup_algorithm).check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
         self._check_cell_options()
@@ -140,14 +174,16 @@ class Config(ABC):
         """What ``version`` may be."""
 
     @property
-    @abstractmethod
     def task_name(self) -> str:
-        """The name that the task is registered by."""
+        """The name that finds the task's class: the one that it is registered by, or ``module:Class``."""
+        if isinstance(self.task, str | type):
+            raise ValueError(f"task must be an object of the class of a task, got {self.task!r}")
+        return self.tasks.name_of(type(self.task))
 
     @classmethod
-    @abstractmethod
     def make_task(cls, name: str, settings: dict[str, Any], data: Path | str | None = None) -> Any:
         """A task by its name and settings; ``data`` is the folder of its files."""
+        return make_task(name, settings, data, cls.tasks)
 
     @property
     @abstractmethod
@@ -192,13 +228,22 @@ class Config(ABC):
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any], data: Path | str | None = None) -> Self:
-        """The configuration that :meth:`to_dict` wrote; ``data`` is the folder of the task's files."""
-        task = dict(settings["task"])
+        """The configuration that :meth:`to_dict` or :meth:`stored` gave; ``data`` is the folder of the task's files."""
+        settings, task = dict(settings), dict(settings["task"])
+        imports = settings.pop("imports", {})
+        CELLS.learn(settings["cell"], imports.get("cell"))
+        cls.tasks.learn(task["name"], imports.get("task"))
         return cls(**settings | {"task": cls.make_task(task.pop("name"), task, data)})
+
+    def stored(self) -> dict[str, Any]:
+        """:meth:`to_dict`, and where another process can import the classes from that are registered in this one."""
+        imports = {"cell": CELLS.imported_as(self.cell), "task": self.tasks.imported_as(self.task_name)}
+        imports = {name: place for name, place in imports.items() if place is not None}
+        return self.to_dict() | ({"imports": imports} if imports else {})
 
     def without_meaning(self) -> tuple[str, ...]:
         """Settings that have no influence on this run."""
-        return () if self.kind.warmed else _OF_WARMUP
+        return tuple(name for name, (_, setting) in declared(self).items() if not setting.matters(self))
 
     @property
     def key(self) -> str:
@@ -206,7 +251,8 @@ class Config(ABC):
 
         A setting that is added later, with a default that means what was before, does not rename the runs there are.
         """
-        without, defaults = self.without_meaning(), _defaults(type(self)) | dict(self.unnamed)
+        without = self.without_meaning()
+        defaults = {entry.name: default_of(entry) for entry in fields(self)} | dict(self.unnamed)
         settings = {name: value for name, value in self.to_dict().items() if name not in without}
         differing = {name: value for name, value in settings.items() if value != defaults.get(name, MISSING)}
         return hashlib.sha256(json.dumps(differing, sort_keys=True).encode()).hexdigest()[:12]
@@ -214,27 +260,5 @@ class Config(ABC):
     @property
     def name(self) -> str:
         """The name of its folder: readable, and unique by its hash."""
-        return f"{self.task_name}-{self.cell}-{self.version}-{self.seed}-{self.key}"
-
-
-_CHOICES: dict[str, Sequence[str]] = {
-    "precision": list(PRECISIONS),
-    "dtype": DTYPES,
-    "warmup_algorithm": list(DEFAULT_STEPS),
-}
-_OF_WARMUP = (
-    *("warmup_algorithm", "target", "warmup_steps", "warmup_batch_size", "warmup_learning_rate"),
-    *("max_stabilisation", "increment"),
-)
-_COUNTS = (
-    *("hidden_size", "num_layers", "batch_size", "vaa_batches", "vaa_batch_size", "stabilisation"),
-    *("warmup_steps", "warmup_batch_size", "max_stabilisation", "increment"),
-)
-
-
-def _defaults(kind: type[Config]) -> dict[str, Any]:
-    return {
-        entry.name: entry.default if entry.default is not MISSING else {}
-        for entry in fields(kind)
-        if entry.default is not MISSING or entry.default_factory is not MISSING
-    }
+        readable = re.sub(r'[<>:"/\\|?*]', ".", f"{self.task_name}-{self.cell}")
+        return f"{readable}-{self.version}-{self.seed}-{self.key}"

@@ -141,7 +141,7 @@ class RunFolder:
     def write_config(self, config: Config) -> None:
         """Write the configuration of a new run."""
         if not (self.path / "config.json").exists():
-            self.write_json("config.json", config.to_dict())
+            self.write_json("config.json", config.stored())
 
     def write_json(self, name: str, content: Any) -> None:
         """Write one of the JSON files."""

@@ -22,7 +22,7 @@ def candidates(task: Task) -> tuple[RunConfig, ...]:
     """Every setting of the appendix's grid, for every cell and version, on splits of one learning set."""
     return tuple(
         run
-        for layers, units, rate, batch in product(GRID.layers, GRID.units, GRID.rates, GRID.batch_sizes)
+        for layers, units, rate, batch in GRID.settings()
         for cells, versions in ((WARMED, THREE_VERSIONS), (CELLS[-2:], THREE_VERSIONS[:1]))
         for run in grid(
             [task],
