@@ -48,8 +48,8 @@ class Registry(dict[str, T]):
             raise ValueError(f"{self.what} {name!r} must be the class of a {self.what}, got {shown(found)}")
         return found
 
-    def name_of(self, kind: Any) -> str:
-        """The name that finds a class."""
+    def name_of(self, kind: Any, given: Any = None) -> str:
+        """The name that finds a class; ``given`` is what it is the class of, for errors."""
         for name, entry in self.items():
             if entry is kind:
                 return name
@@ -57,11 +57,16 @@ class Registry(dict[str, T]):
         for point in self._points():
             if point.module.partition(".")[0] == package and point.load() is kind:
                 return point.name
-        found = reference(kind)
+        accepted = self._accepts(kind)
+        found = reference(kind) if accepted else None
         if found is None:
+            registry, classes = self.group.rpartition(".")[2].upper(), ", ".join(map(_called, self.values()))
+            hint = f'; {registry}["a name"] = {_called(kind)} registers it' if accepted else ""
+            if isinstance(given, str) and given in self:
+                hint = f", which is the name of {_called(self[given])}"
             raise ValueError(
-                f"{self.what} must be of a registered class or of one that can be imported, got {shown(kind)}; "
-                f'{self.group.rpartition(".")[2].upper()}["a name"] = {getattr(kind, "__name__", "...")} registers it'
+                f"{self.what} must be of a class that is registered, {classes}, or that can be imported, got "
+                f"{shown(kind if given is None else given)}{hint}"
             )
         return found
 
@@ -114,6 +119,10 @@ def reference(entry: Any) -> str | None:
         found = getattr(found, name, None)
     where = _name_of_main() if module == "__main__" else module
     return f"{where}:{path}" if found is entry and where else None
+
+
+def _called(kind: Any) -> str:
+    return getattr(kind, "__name__", repr(kind))
 
 
 def _name_of_main() -> str | None:

@@ -7,7 +7,7 @@ import torch
 
 import multistable as ms
 from commands import SMALL, call
-from multistable.cli import runs
+from multistable.cli.bodies import train
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import RunFolder
@@ -16,7 +16,7 @@ from multistable.training import RunFolder
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("copi --T 5", f"task must be one of {', '.join(TASKS | PROCESSES)}, got 'copi'"),
+        ("copi --T 5", f"task must be one of {', '.join(TASKS | PROCESSES)} or module:Class, got 'copi'"),
         ("tmaze", "'tmaze' needs L"),
         ("tmaze --L 0", "L must be a positive integer, got 0"),
         ("tmaze --L 3 --T 5", "the task 'tmaze' has no setting 'T'; its settings are: L"),
@@ -35,7 +35,7 @@ from multistable.training import RunFolder
         ("copy --T 0", "T must be a positive integer, got 0"),
         ("copy --T 5 --no-cue", "has no setting 'cue'"),
         ("denoising --T 20 --N 4", "N must be at least 5"),
-        ("copy --T 5 --cell rnn", f"cell must be one of {', '.join(ms.CELLS)}, got 'rnn'"),
+        ("copy --T 5 --cell rnn", f"cell must be one of {', '.join(ms.CELLS)} or module:Class, got 'rnn'"),
         ("copy --T 5 --version double --hidden 3", "hidden_size must be even"),
         ("copy --T 5 --k 2", "target must lie in [0, 1], got 2.0"),
         ("copy --T 5 --precision half", "precision must be one of ieee"),
@@ -120,5 +120,5 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
     def broken(*arguments):
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(runs, "train_runs", broken)
+    monkeypatch.setattr(train, "train_runs", broken)
     assert isinstance(call("train copy --T 5").exception, RuntimeError)

@@ -89,7 +89,7 @@ def test_runs_that_another_process_has_made_meanwhile_are_not_left(command, tmp_
         reproduce(*arguments, **options)
         return ["another process is working on 1 of the runs"]
 
-    monkeypatch.setattr("multistable.cli.experiments.reproduce", busy)
+    monkeypatch.setattr("multistable.cli.bodies.reproduce.reproduce", busy)
     result = command("reproduce", "tiny", "--scale", "smoke", "--out", tmp_path, "--device", "cpu")
     told = "Not run: another process is working on 1 of the runs\nNo run is left: others have made them\n"
     assert result.stderr == told

@@ -39,5 +39,5 @@ def test_what_a_module_needs_is_told(module, package):
 
 
 def test_info_tells_how_to_have_the_faster_loop(monkeypatch):
-    monkeypatch.setattr("multistable.cli.listings.compiled_equations", dict)
+    monkeypatch.setattr("multistable.cli.bodies.info.compiled_equations", dict)
     assert how_to_install("numba") in " ".join(CliRunner().invoke(app, ["info"]).stdout.split())

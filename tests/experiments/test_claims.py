@@ -29,7 +29,7 @@ from made_up_results import (
     versions,
     warmed_on,
 )
-from multistable.cli.experiments import show_claims
+from multistable.cli.bodies.claims import show_claims
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN
 from multistable.experiments.claims.base import forgets_long, less
 from multistable.experiments.claims.reinforcement import correlation

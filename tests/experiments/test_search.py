@@ -135,13 +135,15 @@ def test_a_dry_run_tells_the_runs_of_the_search_and_does_nothing(command, tmp_pa
     line = ("copy", "--T", "6", "--version", "classic", "--search", search, "--trials", "2")
     told = command(*line, "--dry-run").stdout
     assert not any(tmp_path.iterdir())
-    assert re.search(r"gru classic +2 +4 +0\b", told)
+    assert re.search(r"gru classic +2 +4 +0 +2 +0\b", told)
+    assert "After these come 2 runs with the setting that wins, for gru classic." in told
     assert f"4 of 4 runs to train, in {groups} group" in told
     assert re.search(r"Roughly 0:00:\d\d on cpu\.", told)
     command(*line)
     told = command(*line, "--dry-run").stdout
-    assert re.search(r"gru classic +2 +4 +4\b", told)
-    assert "0 of 4 runs to train" in told
+    assert re.search(r"gru classic +2 +4 +4 +2 +2\b", told)
+    assert "0 of 6 runs to train" in told
+    assert "After these come" not in told
 
 
 def test_unknown_searches_are_refused(command):
@@ -153,7 +155,7 @@ def test_unknown_searches_are_refused(command):
     [
         ("num_layers", "--layers"),
         ("hidden_size", "--hidden"),
-        ("learning_rate", "--rate"),
+        ("learning_rate", "--learning-rate"),
         ("batch_size", "--batch-size"),
         ("data_seed", "the selection itself"),
         ("seed", "--splits"),

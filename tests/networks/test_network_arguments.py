@@ -14,8 +14,8 @@ from small_networks import HIDDEN, INPUT, TIME, N, make, random_state
 
 CHOICES = ", ".join(ms.CELLS)
 BAD_ARGUMENTS = [
-    (("grru", 2, 4), {}, f"unknown cell 'grru'; choose from {CHOICES}"),
-    ((("gru", "grru"), 2, 4), {"double": True}, f"unknown cell 'grru'; choose from {CHOICES}"),
+    (("grru", 2, 4), {}, f"cell must be one of {CHOICES} or module:Class, got 'grru'"),
+    ((("gru", "grru"), 2, 4), {"double": True}, f"cell must be one of {CHOICES} or module:Class, got 'grru'"),
     ((("gru", "lstm"), 2, 4), {}, "a pair of cells needs double=True"),
     ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells, got 3"),
     (("gru", 2, 5), {"double": True}, "hidden_size must be even.*got 5"),

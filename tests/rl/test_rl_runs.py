@@ -79,7 +79,7 @@ def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path
         ({"vaa_every": 3}, "vaa_every must be a multiple of evaluate_every = 2, got 3"),
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the capacity, 40, got 41"),
-        ({"task": TMaze(3)}, "task must be an object of a registered class, Maze, got .*TMaze object at [^;]*$"),
+        ({"task": TMaze(3)}, "task must be of a class that is registered, Maze, .*, got .*TMaze object at [^;]*$"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(change, message):

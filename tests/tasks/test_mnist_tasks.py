@@ -2,6 +2,7 @@
 
 import gzip
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def generator():
 
 
 def test_pixels_one_by_one(folder, digits):
-    task = PermutedSequentialMNIST(folder)
+    task = PermutedSequentialMNIST(data=folder)
     for draw, split in ((task.training, "train"), (task.testing, "t10k")):
         inputs, targets = draw(generator=generator(), dtype=torch.float64)
         images = digits[f"{split}-images-idx3-ubyte"]
@@ -67,9 +68,9 @@ def test_lines_then_black_lines(N):
     assert targets.tolist() == [3, 1, 4]
 
 
-@pytest.mark.parametrize("make", [PermutedSequentialMNIST, lambda data: PermutedLineSequentialMNIST(2, data)])
+@pytest.mark.parametrize("make", [PermutedSequentialMNIST, partial(PermutedLineSequentialMNIST, 2)])
 def test_some_images_are_the_first_of_a_permutation(make, folder):
-    task = make(folder)
+    task = make(data=folder)
     everything = task.training(generator=generator())
     order = torch.randperm(7, generator=generator())
     for n in (1, 4, 7):
@@ -89,8 +90,8 @@ def test_a_bad_number_of_black_lines(N):
 
 
 def test_the_folder_is_no_part_of_what_a_task_is(folder):
-    assert PermutedSequentialMNIST(folder) == PermutedSequentialMNIST()
-    assert PermutedLineSequentialMNIST(2, folder) == PermutedLineSequentialMNIST(2)
+    assert PermutedSequentialMNIST(data=folder) == PermutedSequentialMNIST()
+    assert PermutedLineSequentialMNIST(2, data=folder) == PermutedLineSequentialMNIST(2)
     assert PermutedLineSequentialMNIST(2) != PermutedLineSequentialMNIST(3)
 
 
@@ -139,7 +140,7 @@ def test_the_real_images_permuted():
     """Against the bytes of the file itself: 16 of header, then 784 for each image."""
     raw = gzip.decompress((REAL / "t10k-images-idx3-ubyte.gz").read_bytes())
     order = legacy_permutation()
-    inputs, targets = PermutedSequentialMNIST(REAL).testing(generator=generator())
+    inputs, targets = PermutedSequentialMNIST(data=REAL).testing(generator=generator())
     assert inputs.shape == (784, 10_000, 1)
     assert (inputs.min(), inputs.max()) == (0, 1)
     assert targets[:5].tolist() == [7, 2, 1, 0, 4]
@@ -147,7 +148,7 @@ def test_the_real_images_permuted():
         image = raw[16 + 784 * i : 16 + 784 * (i + 1)]
         torch.testing.assert_close(inputs[:, i, 0], torch.tensor([image[p] / 255 for p in order]), rtol=1e-7, atol=0)
 
-    lines, digits = PermutedLineSequentialMNIST(72, REAL).testing(generator=generator())
+    lines, digits = PermutedLineSequentialMNIST(72, data=REAL).testing(generator=generator())
     assert lines.shape == (100, 10_000, 28)
     assert torch.equal(lines[:28].transpose(1, 2).reshape(784, 10_000, 1), inputs)
     assert lines[28:].count_nonzero() == 0
@@ -156,7 +157,7 @@ def test_the_real_images_permuted():
 
 @real
 def test_the_real_learning_set():
-    inputs, targets = PermutedLineSequentialMNIST(2, REAL).training(generator=generator())
+    inputs, targets = PermutedLineSequentialMNIST(2, data=REAL).training(generator=generator())
     assert inputs.shape == (30, 60_000, 28)
     assert targets.shape == (60_000,)
     raw = gzip.decompress((REAL / "train-images-idx3-ubyte.gz").read_bytes())

@@ -10,7 +10,6 @@ from multistable.cli import app
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.training import Callback, Model, RunFolder, load, train
 from multistable.training.auxiliary import Auxiliary, decoder_of
-from multistable.training.config import paper_stretch
 from multistable.training.data import division, sets
 from multistable.training.seeds import generator
 from multistable.training.trainer import groups
@@ -29,11 +28,11 @@ def auxiliary(**changes):
 
 def test_the_appendix_gives_the_lengths():
     lengths = {50: 30, 300: 200, 600: 400}
-    assert {T: paper_stretch(CopyFirstInput(T)) for T in lengths} == lengths
-    assert [paper_stretch(Denoising(200, N)) for N in (5, 100)] == [150, 150]
-    assert [paper_stretch(PermutedLineSequentialMNIST(N)) for N in (72, 472)] == [50, 350]
-    assert paper_stretch(PermutedSequentialMNIST()) < 784
-    assert paper_stretch(CopyFirstInput(1)) == 1
+    assert {T: CopyFirstInput(T).paper_stretch for T in lengths} == lengths
+    assert [Denoising(200, N).paper_stretch for N in (5, 100)] == [150, 150]
+    assert [PermutedLineSequentialMNIST(N).paper_stretch for N in (72, 472)] == [50, 350]
+    assert PermutedSequentialMNIST().paper_stretch < 784
+    assert CopyFirstInput(1).paper_stretch == 1
     assert auxiliary(task=CopyFirstInput(50)).stretch == 30
     assert auxiliary(stretch_length=2).stretch == 2
 

@@ -1,6 +1,7 @@
 """What training refuses, before any work: wrong tasks of one's own, and what is no run, callback or device."""
 
 import re
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -32,9 +33,13 @@ class Sum(Task):
 
 
 def test_a_task_that_is_not_registered_is_refused():
-    with pytest.raises(ValueError, match=r'LineSequentialMNIST, got .*Sum.*; TASKS\["a name"\] = Sum registers it'):
-        small(task=Sum())
-    with pytest.raises(ValueError, match=r"task must be an object of a registered class, CopyFirstInput, .*, got 5$"):
+    @dataclass(frozen=True)
+    class Local(Sum):
+        pass
+
+    with pytest.raises(ValueError, match=r'LineSequentialMNIST, .*, got .*Local.*; TASKS\["a name"\] = Local'):
+        small(task=Local())
+    with pytest.raises(ValueError, match=r"task must be of a class that is registered, CopyFirstInput, .*, got 5$"):
         small(task=5)
 
 

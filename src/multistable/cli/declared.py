@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from inspect import Parameter
 from statistics import mode
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, get_args
 
 import typer
@@ -52,15 +52,15 @@ def options_of_runs(kinds: Sequence[type[Config]], several: Iterable[str] = ()) 
 def several(kind: type[Config], name: str, default: Sequence[Any] | None, help: str = "") -> Parameter:
     """An option that takes several values of a setting; its help is that of the setting when not given."""
     entry, setting = declared(kind)[name]
-    info = typer.Option(*_names(entry, setting), help=f"{help or setting.help} {SEVERAL}", rich_help_panel=setting.panel)
-    wanted = list[_type(entry, setting)]  # type: ignore[misc]
-    annotation = wanted if default is not None else wanted | None
-    return Parameter(
-        name,
-        Parameter.KEYWORD_ONLY,
-        default=None if default is None else list(default),
-        annotation=Annotated[annotation, info],
-    )
+    told = f"{help or setting.help} {SEVERAL}"
+    info = typer.Option(*_names(entry, setting), help=told, rich_help_panel=setting.panel)
+    values = GenericAlias(list, (_type(entry, setting),))
+    return parameter(name, values if default else values | None, info, list(default) if default else None)
+
+
+def parameter(name: str, kind: Any, info: Any, default: Any = None) -> Parameter:
+    """An option as a parameter of the function of a command."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
 def with_options(made: Iterable[Parameter]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -69,7 +69,7 @@ def with_options(made: Iterable[Parameter]) -> Callable[[Callable[..., None]], C
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(function).parameters.values()
         named = [parameter for parameter in own if parameter.kind is not Parameter.VAR_KEYWORD]
-        every = sorted([*named, *made], key=_place)
+        every = sorted([*made, *named], key=_place)
         arranged = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in every]
         function.__signature__ = inspect.Signature(arranged)  # type: ignore[attr-defined]
         function.__annotations__ = {parameter.name: parameter.annotation for parameter in arranged}
@@ -92,8 +92,7 @@ def _option(entry: Field, setting: Setting, note: str = "", default: str | None 
         show_default=told or False,
         rich_help_panel=setting.panel,
     )
-    annotation = Annotated[_type(entry, setting) | None, info]
-    return Parameter(entry.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return parameter(entry.name, _type(entry, setting) | None, info)
 
 
 def _names(entry: Field, setting: Setting) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def combinations(
     several = {name: settings[name] for name in ("cell", "version", "seed")}
     given = {name: value for name, value in settings.items() if name not in several and value is not None}
     own_option = {"task": "TASK", **{name: option_name(kind, name) for name in several}, **(own_option or {})}
-    of_task, of_run = _divided(fields(kind.tasks.find(task)), kind, others, own_option)  # type: ignore[arg-type]
+    of_task, of_run = _divided(fields(kind.tasks.find(task)), kind, others, own_option)
     for name, value in (of_task | of_run).items():
         _refuse_twice(given, name, value)
     for name, value in given.items():

@@ -62,6 +62,4 @@ Where = Annotated[
         "setting add up, those of several must all be met.",
     ),
 ]
-Stored = Annotated[
-    list[Path] | None, typer.Option(help=f"Stored results (JSON) in place of run folders. {SEVERAL}")
-]
+Stored = Annotated[list[Path] | None, typer.Option(help=f"Stored results (JSON) in place of run folders. {SEVERAL}")]

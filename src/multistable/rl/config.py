@@ -43,7 +43,12 @@ class Maze:
         return TMaze(self.L, device=device, dtype=dtype)
 
 
-PROCESSES: Registry[type[Maze]] = Registry("task", "multistable.processes", {"tmaze": Maze})
+PROCESSES: Registry[type[Maze]] = Registry(
+    "task",
+    "multistable.processes",
+    {"tmaze": Maze},
+    accepts=lambda kind: isinstance(kind, type) and issubclass(kind, Maze),
+)
 """What agents can be trained on, by name."""
 
 OF_AGENTS = ("classic", "warmup", "double", "double-classic")
@@ -63,9 +68,7 @@ class AgentConfig(Config):
 
     task: Maze = field(metadata=about("The process that is played."))
     vaa_every: int = again(Config, "vaa_every", default=100)
-    episodes: int = setting(
-        2000, "Episodes of an agent (E); the paper does not say how many.", positive_integer, TRAINING
-    )
+    episodes: int = setting(2000, "Episodes of an agent; the paper does not say how many.", positive_integer, TRAINING)
     evaluate_every: int = setting(
         20, "Episodes between two evaluations of the greedy policy.", positive_integer, TRAINING
     )

@@ -100,9 +100,7 @@ class Config(ABC):
     batch_size: int = setting(
         32, "Sequences, or transitions of an agent, of a gradient step.", positive_integer, TRAINING
     )
-    learning_rate: float = setting(
-        1e-3, "Of Adam.", positive_number, TRAINING, names=("--learning-rate", "--rate")
-    )
+    learning_rate: float = setting(1e-3, "Of Adam.", positive_number, TRAINING, names=("--learning-rate", "--rate"))
     vaa_every: int = setting(
         1,
         "Measure VAA before training and after every so many epochs or episodes; 0 for never.",
@@ -176,9 +174,7 @@ class Config(ABC):
     @property
     def task_name(self) -> str:
         """The name that finds the task's class: the one that it is registered by, or ``module:Class``."""
-        if isinstance(self.task, str | type):
-            raise ValueError(f"task must be an object of the class of a task, got {self.task!r}")
-        return self.tasks.name_of(type(self.task))
+        return self.tasks.name_of(type(self.task), self.task)
 
     @classmethod
     def make_task(cls, name: str, settings: dict[str, Any], data: Path | str | None = None) -> Any:

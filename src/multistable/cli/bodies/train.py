@@ -20,7 +20,6 @@ def run(
     task: str,
     settings: Mapping[str, Any],
     others: Sequence[str],
-    seeds: int | None,
     out: Path,
     device: str | None,
     together: int,
@@ -29,7 +28,8 @@ def run(
     dry_run: bool,
 ) -> None:
     """Train a run for each cell, version and seed, or only list them."""
-    configs = combinations(task, {**settings, "seed": chosen_seeds(seeds, settings["seed"])}, others)
+    seeds = chosen_seeds(settings["seeds"], settings["seed"])
+    configs = combinations(task, {**settings, "seeds": None, "seed": seeds}, others)
     # A plan is no work: it can be made for the GPU of another machine.
     place = chosen_device(device, here=not dry_run)
     if dry_run:

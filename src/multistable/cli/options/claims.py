@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import Debug, Out
-from multistable.cli.shared_options import Precision, ScaleName, Stored
+from multistable.cli.shared_options import Debug, Out, Precision, ScaleName, Stored
 
 
 def command(

@@ -7,8 +7,7 @@ import typer
 
 from multistable.cli.declared import OUTPUT
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import Debug
-from multistable.cli.shared_options import Names, Precision, ScaleName, Stored, Where
+from multistable.cli.shared_options import Debug, Names, Precision, ScaleName, Stored, Where
 
 
 def command(

@@ -7,8 +7,18 @@ import typer
 
 from multistable.cli.declared import OUTPUT
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import KEPT, Debug, Device, Minutes, Out, Together
-from multistable.cli.shared_options import Names, Precision, ScaleName, Where
+from multistable.cli.shared_options import (
+    KEPT,
+    Debug,
+    Device,
+    Minutes,
+    Names,
+    Out,
+    Precision,
+    ScaleName,
+    Together,
+    Where,
+)
 
 EXAMPLES = """[bold]Examples[/bold]
 

@@ -7,8 +7,8 @@ import typer
 
 from multistable.cli.declared import OUTPUT, SEARCH, options_of_runs, options_of_tasks, several, with_options
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, Minutes, Out, Set, Together
 from multistable.cli.options.train import CELL, VERSION
+from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, Minutes, Out, Set, Together
 from multistable.experiments.search import SPLITS, Space
 from multistable.registry import REFERENCE
 from multistable.tasks import TASKS

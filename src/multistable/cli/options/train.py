@@ -7,12 +7,11 @@ import typer
 
 from multistable.cells import CELLS
 from multistable.cli.declared import (
-    NETWORK,
     OUTPUT,
-
     TRAINING,
     options_of_runs,
     options_of_tasks,
+    parameter,
     several,
     with_options,
 )
@@ -58,11 +57,17 @@ VERSION = several(
     f"{', '.join(VERSIONS)}, or all; 'multistable list versions' tells of them.",
 )
 
+SEEDS = parameter(
+    "seeds",
+    int | None,
+    typer.Option(min=1, help="How many seeds: 0, 1, 2 and so on.", show_default="1", rich_help_panel=TRAINING),
+)
+
 
 @with_options(
     [
         *options_of_tasks(TASKS | PROCESSES),
-        *[CELL, VERSION, several(RunConfig, "seed", None, "This seed.")],
+        *[CELL, VERSION, SEEDS, several(RunConfig, "seed", None, "This seed.")],
         *options_of_runs([RunConfig, AgentConfig], several=["cell", "version", "seed"]),
     ]
 )
@@ -74,10 +79,6 @@ def command(
             "'multistable list tasks' tells of them."
         ),
     ],
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many seeds: 0, 1, 2 and so on.", show_default="1", rich_help_panel=TRAINING),
-    ] = None,
     device: Device = None,
     together: Together = 32,
     minutes: Minutes = None,
@@ -106,4 +107,4 @@ def command(
     with reporting(debug, NOTHING_BEGUN if dry_run else KEPT.format(out)):
         from multistable.cli.bodies import train
 
-        train.run(task, settings, set_ or [], seeds, out, device, together, minutes, tensorboard, dry_run)
+        train.run(task, settings, set_ or [], out, device, together, minutes, tensorboard, dry_run)
