@@ -96,10 +96,9 @@ class Registry(dict[str, T]):
         except ModuleNotFoundError as error:
             if not f"{module}.".startswith(f"{error.name}."):
                 raise  # The module is there, and imports something that is not.
-            places = ", ".join(place or str(Path.cwd()) for place in sys.path)
             raise ModuleNotFoundError(
-                f"the {self.what} {reference} cannot be imported: there is no module {error.name} in {places}. "
-                "PYTHONPATH=FOLDER adds a folder to these",
+                f"the {self.what} {reference} cannot be imported: there is no module {error.name} on Python's path. "
+                f"The current folder is {Path.cwd()}; PYTHONPATH=FOLDER adds another one",
                 name=error.name,
             ) from error
         for name in path.split("."):

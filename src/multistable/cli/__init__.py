@@ -7,6 +7,7 @@ command has its arguments, has what it does with them; what commands share lies 
 import sys
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,6 +55,7 @@ def _options(
 def main() -> None:
     """What the console script calls."""
     keep_freed_memory()
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # Cells and tasks in the current folder, which ``python -m`` has on its path.
+    # Cells and tasks of the current folder can be imported, as with ``python -m``.
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.insert(0, "")
     app()
