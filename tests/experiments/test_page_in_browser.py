@@ -32,7 +32,7 @@ def test_every_picture_is_visible(browser, page, width):
     browser.open(page, width)
     pictures = browser.run(PICTURES)
     assert browser.complaints == []
-    assert len(pictures) == 6
+    assert len(pictures) == 7
     for picture in pictures:
         assert picture["content"] > 0
         assert picture["height"] > 100

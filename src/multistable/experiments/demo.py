@@ -3,20 +3,22 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save
 
+from multistable.dynamics.measure import lyapunov
 from multistable.experiments import demo_page
 from multistable.experiments.experiment import Result
-from multistable.experiments.settling import Settling, settling
+from multistable.experiments.settling import settling
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, Model, RunConfig, RunFolder, load, train
 from multistable.training.seeds import generator
 from multistable.training.store import DamagedRunError, write_atomically
 
 SEED = 3
-"""Of those that were tried (``benchmarks/demo_seeds.py``), the one with the clearest picture of the state space."""
+"""Of the seeds of ``benchmarks/demo_seeds.py``, the one with the clearest picture of the state space."""
 
 PAGE = "demo.html"
 
@@ -37,7 +39,7 @@ def configs(seed: int = SEED) -> list[RunConfig]:
             learning_rate=2e-3,
             training_sequences=3000,
             testing_sequences=2000,
-            vaa_batches=3,
+            vaa_every=4,
             warmup_batch_size=128,
         )
         for version in ("classic", "warmup", "double")
@@ -116,7 +118,7 @@ def _after_warmup(folder: RunFolder) -> Path:
 
 
 def state_spaces(folder: RunFolder, n: int = STATES) -> demo_page.StateSpaces:
-    """How n states of the network of a warmed-up run settle before the warmup, after it, and after training."""
+    """What becomes of n states of the network of a warmed-up run before the warmup, after it, and after training."""
     config = folder.config()
     if not _after_warmup(folder).exists():
         raise DamagedRunError(
@@ -126,14 +128,16 @@ def state_spaces(folder: RunFolder, n: int = STATES) -> demo_page.StateSpaces:
     warmed.load_state_dict(load_file(_after_warmup(folder)))
     data = config.task.testing(n, generator=generator(config.seed, "pictures"), dtype=getattr(torch, config.dtype))
 
-    def settle(model: Model) -> Settling:
+    def looked_at(model: Model) -> demo_page.StateSpace:
         # The same draws for each: the sequences are left at the same time steps, and the constant input is the same.
         draws = generator(config.seed, "pictures", "settling")
-        return settling(model.rnn, data.inputs, stabilisation=config.stabilisation, eps=config.eps, generator=draws)
+        sizes: dict[str, Any] = {"stabilisation": config.stabilisation, "generator": draws}
+        settled = settling(model.rnn, data.inputs, eps=config.eps, **sizes)
+        return demo_page.StateSpace(settled, lyapunov(model.rnn, data.inputs, batches=3, **sizes).lifetime)
 
     return demo_page.StateSpaces(
         first_inputs=data.targets[:, 0].tolist(),
-        before=settle(Model.of(config)),
-        warmed=settle(warmed),
-        trained=settle(load(folder.path)),
+        before=looked_at(Model.of(config)),
+        warmed=looked_at(warmed),
+        trained=looked_at(load(folder.path)),
     )

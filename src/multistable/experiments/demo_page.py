@@ -1,7 +1,8 @@
 """The page of the demo: pictures, a table, and sentences that follow from the numbers."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -10,27 +11,55 @@ from typing import Any
 import numpy as np
 
 from multistable.experiments import figures
-from multistable.experiments.experiment import Result
-from multistable.experiments.figures import STYLES
+from multistable.experiments.experiment import Result, rank_correlation
 from multistable.experiments.page import write_page
 from multistable.experiments.settling import Settling
+from multistable.experiments.styles import BLUE, SKY, STYLES, VERMILLION, Style
 from multistable.training import RunConfig
 
 TIMES = {"before": "Before the warmup", "warmed": "After the warmup", "trained": "After training"}
 """When the states of :class:`StateSpaces` are looked at."""
+
+LOOKS = {
+    "before": Style("before the warmup", VERMILLION, "o", "--"),
+    "warmed": Style("after the warmup", BLUE, "s"),
+    "trained": Style("after training", SKY, "^", "-."),
+}
+"""How these times are drawn where they are in one picture."""
 
 WARMUP = (
     "The differentiable proxy of VAA, on which the gradient steps act. The stabilisation period grows with the steps: "
     "at first the states have hardly begun to settle, and a high value means little."
 )
 
+DISTANCE = (
+    "Of each state to the nearest other one: the median of the states, and their range. A small difference lasts until "
+    "it is 1/e of what it was."
+)
+
+FIRST = 0.5
+"""Where step 0 stands on a logarithmic axis."""
+
 SEEDS = "demo_seeds.json"
 """What other seeds gave, in this folder."""
 
 
 @dataclass(frozen=True)
+class StateSpace:
+    """What becomes of the states of a network under a constant input.
+
+    Attributes:
+        settling: where they go.
+        lifetime: the steps after which a small difference between two of them is 1/e of what it was (``ms.lyapunov``).
+    """
+
+    settling: Settling
+    lifetime: float
+
+
+@dataclass(frozen=True)
 class StateSpaces:
-    """How the same sequences settle in a network at three times.
+    """What becomes of the states that the same sequences lead to, at three times.
 
     Attributes:
         first_inputs: what the network has to remember of each sequence.
@@ -40,9 +69,13 @@ class StateSpaces:
     """
 
     first_inputs: list[float]
-    before: Settling
-    warmed: Settling
-    trained: Settling
+    before: StateSpace
+    warmed: StateSpace
+    trained: StateSpace
+
+    def each(self) -> dict[str, StateSpace]:
+        """By the names of :data:`TIMES`."""
+        return {name: getattr(self, name) for name in TIMES}
 
 
 def write(path: Path, results: Mapping[str, Result], spaces: StateSpaces, chosen: int) -> Path:
@@ -56,7 +89,7 @@ def write(path: Path, results: Mapping[str, Result], spaces: StateSpaces, chosen
         results=results,
         styles=STYLES,
         verdict=verdict,
-        charts=charts(results),
+        charts=charts(results, spaces),
         spaces=space_pictures(spaces),
         story=story(results, spaces),
         seeds=recorded,
@@ -67,8 +100,10 @@ def write(path: Path, results: Mapping[str, Result], spaces: StateSpaces, chosen
     )
 
 
-def charts(results: Mapping[str, Result]) -> list[dict[str, str]]:
-    """Losses and VAA by epoch, VAA* during the warmup: each a picture and what it shows."""
+def charts(results: Mapping[str, Result], spaces: StateSpaces) -> list[dict[str, str]]:
+    """How long states stay apart, losses and VAA by epoch, VAA* during the warmup: each a picture and what it shows."""
+    distance, axes = figures.figure(4.6, 3.4)
+    draw_distances(axes, spaces)
     loss, axes = figures.figure(4.6, 3.4)
     draw_losses(axes, results)
     vaa, axes = figures.figure(4.6, 3.4)
@@ -76,14 +111,38 @@ def charts(results: Mapping[str, Result]) -> list[dict[str, str]]:
     warmup, axes = figures.figure(4.6, 3.4)
     draw_warmup(axes, results)
     shown = {
+        "distance": (distance, "How long states stay apart", DISTANCE),
         "loss": (loss, "Validation loss by epoch", "Squared error on sequences not trained on. Lower is better."),
-        "vaa": (vaa, "VAA by epoch", "The share of states with an attractor of their own. Epoch 0 is before training."),
+        "vaa": (vaa, "VAA by epoch", "The share of states that stay apart. Epoch 0 is before training."),
         "warmup": (warmup, "VAA* during the warmup", WARMUP),
     }
     return [
         {"svg": figures.svg(drawn, name, f"{title}. {about}"), "title": title, "about": about}
         for name, (drawn, title, about) in shown.items()
     ]
+
+
+def draw_distances(axes: Any, spaces: StateSpaces) -> None:
+    """The distance of a state from the nearest other one, step by step: the median over the states, and their range."""
+    for name, space in spaces.each().items():
+        nearest, look = space.settling.nearest().numpy(), LOOKS[name]
+        steps = np.maximum(space.settling.times.numpy(), FIRST)
+        label = f"{look.label}: a difference lasts {lasts(space.lifetime)}"
+        axes.plot(steps, np.median(nearest, axis=1), color=look.colour, linestyle=look.line, linewidth=1.8, label=label)
+        axes.fill_between(steps, nearest.min(axis=1), nearest.max(axis=1), color=look.colour, alpha=0.2, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    figures.rule(axes, spaces.before.settling.eps, "closer counts as one point")
+    figures.name_axes(axes, "step under a constant input", "distance to the nearest state")
+    figures.legend(axes, columns=1)
+
+
+def lasts(lifetime: float) -> str:
+    """The steps that a small difference lasts, to two digits: for ever where it does not shrink."""
+    if math.isinf(lifetime):
+        return "for ever"
+    rounded = float(f"{lifetime:.2g}")
+    return f"{rounded:,.0f} steps" if rounded >= 10 else f"{rounded:g} steps"
 
 
 def draw_losses(axes: Any, results: Mapping[str, Result]) -> None:
@@ -102,7 +161,7 @@ def draw_vaa(axes: Any, results: Mapping[str, Result]) -> None:
     for version, result in results.items():
         figures.curve(axes, *result.curve("vaa"), STYLES[version])
     axes.set_ylim(0, 1.1)
-    figures.rule(axes, 1 / results["warmup"].config.vaa_batch_size, "one attractor for all")
+    figures.rule(axes, 1 / results["warmup"].config.vaa_batch_size, "all at one point")
     figures.name_axes(axes, "epoch", "VAA (share of states)")
     figures.legend(axes)
 
@@ -122,39 +181,59 @@ def draw_warmup(axes: Any, results: Mapping[str, Result]) -> None:
 def space_pictures(spaces: StateSpaces) -> list[dict[str, str]]:
     """The state space at each of the three times."""
     pictures = []
-    for name, title in TIMES.items():
-        shown: Settling = getattr(spaces, name)
+    for name, space in spaces.each().items():
         drawn, axes = figures.figure(4.2, 3.9)
-        dots = figures.state_space(axes, shown, spaces.first_inputs)
+        dots = figures.state_space(axes, space.settling, spaces.first_inputs)
         figures.name_axes(axes, "first principal component", "second principal component")
         drawn.colorbar(dots, ax=axes, label="first input of the sequence", location="bottom", shrink=0.8, aspect=30)
-        about = f"{shown.states.shape[1]} states, {attractors(shown)}"
-        pictures.append({"svg": figures.svg(drawn, name, f"{title}: {about}"), "title": title, "about": about})
+        about = f"{len(spaces.first_inputs)} states end {where(space.settling)}."
+        pictures.append(
+            {"svg": figures.svg(drawn, name, f"{TIMES[name]}: {about}"), "title": TIMES[name], "about": about}
+        )
     return pictures
 
 
-def attractors(shown: Settling) -> str:
-    """How many, in words."""
-    return "1 attractor" if shown.attractors == 1 else f"{shown.attractors} attractors"
+def where(settling: Settling) -> str:
+    """Where the states end."""
+    n, points = settling.states.shape[1], settling.points
+    return (
+        "at one point" if points == 1 else "apart from each other" if points == n else f"at {points} different points"
+    )
 
 
 def story(results: Mapping[str, Result], spaces: StateSpaces) -> list[str]:
     """What one sees, in sentences that follow from the numbers."""
-    return [_of_states(spaces), _of_learning(results), _of_warmup(results)]
+    memory = results["warmup"].config.task.length
+    return [_of_states(spaces), _of_memory(spaces.warmed, memory), _of_learning(results), _of_warmup(results)]
 
 
 def _of_states(spaces: StateSpaces) -> str:
-    n = len(spaces.first_inputs)
-    before, warmed, trained = (s.attractors for s in (spaces.before, spaces.warmed, spaces.trained))
-    forgotten = f"all {n} states end at one point, and whatever was read is forgotten"
-    order = abs(rank_correlation(spaces.first_inputs, spaces.trained.projected()[-1, :, 0].tolist()))
-    kept = f"{n} states end at {{}} different points: what was read leaves a trace that lasts"
+    n, steps = len(spaces.first_inputs), f"{spaces.before.settling.times[-1].item():,}"
+    said = [f"The network reads {n} sequences, and then one constant input for {steps} steps."]
+    for name, space in spaces.each().items():
+        one = space.settling.points == 1
+        lost = ": whatever was read is forgotten" if one else ""
+        said.append(f"{TIMES[name]} {'all its' if one else 'its'} {n} states end {where(space.settling)}{lost}.")
+    if spaces.trained.settling.points == 1:
+        return " ".join(said)
+    order = abs(rank_correlation(spaces.first_inputs, spaces.trained.settling.projected()[-1, :, 0].tolist()))
+    lined_up = ": the network has lined up its states in the order of what they stand for" if order > 0.9 else ""
+    said.append(
+        "Where a state then ends along the first principal component and the number to remember have a rank "
+        f"correlation of {order:.2f}{lined_up}."
+    )
+    return " ".join(said)
+
+
+def _of_memory(space: StateSpace, memory: int) -> str:
+    """What keeps the states of the warmed-up network apart, where they are, for sequences of ``memory`` steps."""
+    said = f"After the warmup a small difference between two states lasts {lasts(space.lifetime)}"
+    if space.settling.points == 1 or space.lifetime < memory:
+        return f"{said}; the sequences have {memory}."
     return (
-        f"Before the warmup, under a constant input, {forgotten if before == 1 else kept.format(before)}. "
-        f"After it, {forgotten if warmed == 1 else kept.format(warmed)}. "
-        f"After training there {'is 1' if trained == 1 else f'are {trained}'}. Where a state ends along the first "
-        f"principal component and the number to remember have a rank correlation of {order:.2f}"
-        f"{': the network has lined up its attractors in the order of what they stand for' if order > 0.9 else ''}."
+        f"{said}, more than the {memory} of a sequence. So the states are places on a continuum along which they "
+        "hardly move, rather than separate attractors: a number can be kept there, but nothing brings back a state "
+        "that noise has moved."
     )
 
 
@@ -180,8 +259,7 @@ def _of_warmup(results: Mapping[str, Result]) -> str:
         said.append(
             f"During the {len(values)} steps of its warmup, VAA* of the {PROSE[version]} was {min(values):.2f} at its "
             f"lowest and {np.mean(values[-10:]):.2f} in the last ten steps, for a target of "
-            f"{result.config.target:.2f}; the true VAA was {result.warmup['vaa']:.2f} at the end"
-            f"{ENDS[result.warmup['outcome']]}."
+            f"{result.config.target:.2f}{ENDS[result.warmup['outcome']]}."
         )
     return " ".join(said)
 
@@ -192,9 +270,9 @@ ENDS = {
     "multistable": "",
     "collapsed": ": all its states coincide, the warmup has failed",
     "drifting": ": many of its states keep apart for long but not for ever",
-    "short": ": fewer attractors than were aimed at",
-    "unverified": ", which the verification under more inputs did not find",
-    "missed": ": not the share of attractors that was wanted",
+    "short": ": fewer states keep apart than were aimed at",
+    "unverified": ", which the verification under more inputs did not confirm",
+    "missed": ": another share of the states keeps apart than was aimed at",
 }
 """How a warmup ended, see ``ms.WarmupHistory.outcome``."""
 
@@ -214,12 +292,6 @@ def verdict(loss: float | None) -> str:
     if loss < 0.5:
         return "remembers in part"
     return "remembers little" if loss < 0.9 else "remembers nothing"
-
-
-def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's rank correlation, for values without ties."""
-    ranks = np.argsort(np.argsort([x, y]))
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def seeds_in_words(recorded: Mapping[str, Any]) -> str:

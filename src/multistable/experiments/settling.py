@@ -1,4 +1,4 @@
-"""Where the states of a network go once its input no longer changes, for pictures of its state space."""
+"""Where the states of a network go once its input no longer changes, and which of them stay apart: for pictures."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from multistable.dynamics.system.contexts import ieee_float32
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import flat, studying
 
-TOLD = 90
-"""At about how many times the states are told."""
+RECORDED = 90
+"""At about how many times the states are recorded."""
 
 
 @dataclass(frozen=True)
@@ -22,30 +22,41 @@ class Settling:
     """Reachable states under one constant input.
 
     Attributes:
-        times: after how many steps the states are told, ``(k,)``, from 0 to the stabilisation period.
+        times: the steps after which the states are recorded, ``(k,)``, from 0 to the stabilisation period.
         states: the states at those times, ``(k, n, d)``: the reachable states first, the settled ones last.
-        vaa: of the settled states.
+        eps: the tolerance of VAA: states that are no farther apart count as one point.
     """
 
     times: Tensor
     states: Tensor
-    vaa: float
+    eps: float = 1e-4
 
     @property
-    def attractors(self) -> int:
-        """How many different attractors were reached: VAA is their number over that of the states."""
-        return round(self.vaa * self.states.shape[1])
+    def points(self) -> int:
+        """At how many different points the states end: their number times their VAA."""
+        return round(vaa(self.states[-1].double(), self.eps).item() * self.states.shape[1])
+
+    def nearest(self) -> Tensor:
+        """The distance of each state from the nearest other one at each time, ``(k, n)``."""
+        # Time by time: all distances at once would fill the memory.
+        return torch.stack([_nearest(states.double()) for states in self.states])
 
     def projected(self) -> Tensor:
         """``states`` on the plane of the largest spread, ``(k, n, 2)``.
 
         It is the plane of the two principal components of the settled states; where these are all at the same
-        attractor they span none, and the states to begin with count too.
+        point they span none, and the states to begin with count too.
         """
-        ends = self.states[[-1] if self.attractors > 1 else [0, -1]].flatten(0, 1).double()
+        ends = self.states[[-1] if self.points > 1 else [0, -1]].flatten(0, 1).double()
         centre = ends.mean(dim=0)
         plane = torch.linalg.svd(ends - centre, full_matrices=False).Vh[:2].T
         return (self.states.double() - centre) @ plane
+
+
+def _nearest(states: Tensor) -> Tensor:
+    """``(n,)`` for states ``(n, d)``. Not by products of matrices, whose rounding would hide small distances."""
+    distances = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances.fill_diagonal_(math.inf).amin(dim=-1)
 
 
 @torch.no_grad()
@@ -62,23 +73,19 @@ def settling(
     Args:
         rnn: a network, see ``ms.measure``; not an ensemble.
         sequences: n input sequences, each taken up to a random time step (Algorithm 2).
-        stabilisation: M, the steps after which the states are called settled. They are told ever less often on the
-            way, since they move ever less.
-        eps: tolerance of VAA.
+        stabilisation: M, the steps after which the states are called settled. On the way they are recorded ever less
+            often, since they move ever less.
+        eps: the tolerance of VAA.
         generator: where the time steps and the input are drawn from.
     """
-    times = torch.logspace(0, math.log10(stabilisation), TOLD).round().long().unique()
+    times = torch.logspace(0, math.log10(stabilisation), RECORDED).round().long().unique()
     with ieee_float32(), studying(rnn, sequences) as (system, data):
         draws = Draws(generator, system.members)
         states = random_hidden_states(system, data, torch.arange(len(data)), draws)
         u = system.constant_input(0, draws).expand(len(data), -1)
         system = system.with_present_weights()
-        told = [flat(states)]
+        recorded = [flat(states)]
         for gap in times.diff(prepend=times.new_zeros(1)).tolist():
             states = system.only_last(u.expand(gap, *u.shape), states)
-            told.append(flat(states))
-    return Settling(
-        times=torch.cat([times.new_zeros(1), times]),
-        states=torch.stack(told),
-        vaa=vaa(told[-1].double(), eps).item(),
-    )
+            recorded.append(flat(states))
+    return Settling(torch.cat([times.new_zeros(1), times]), torch.stack(recorded), eps)
