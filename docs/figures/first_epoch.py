@@ -22,8 +22,9 @@ from torch import Tensor
 
 import multistable as ms
 from multistable.experiments.archive import rounded
-from multistable.experiments.figures import BLUE, GREY, ORANGE, SKY, VERMILLION, figure, name_axes, png
+from multistable.experiments.figures import figure, name_axes, png
 from multistable.experiments.pictures import legend_below
+from multistable.experiments.styles import BLUE, GREY, ORANGE, SKY, VERMILLION
 from multistable.tasks import CopyFirstInput
 from multistable.training.adam import Adam
 from multistable.training.model import Readout

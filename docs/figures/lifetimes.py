@@ -19,8 +19,9 @@ from typing import Any
 import torch
 
 import multistable as ms
-from multistable.experiments.figures import BLUE, GREEN, VERMILLION, Style, figure, name_axes, png, rule
-from multistable.experiments.pictures import cell_styles, legend_below
+from multistable.experiments.figures import figure, name_axes, png, rule
+from multistable.experiments.pictures import legend_below
+from multistable.experiments.styles import BLUE, GREEN, VERMILLION, Style, style_of
 from multistable.tasks import CopyFirstInput
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -76,7 +77,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     axes.set_yscale("log")
     rule(axes, STABILISATION, "M")
     axes.set_ylim(1, 2 * LONGEST)
-    axes.set_xticks(range(len(cells)), [cell_styles()[cell].label for cell in cells])
+    axes.set_xticks(range(len(cells)), [style_of(cell).label for cell in cells])
     name_axes(axes, "cell", "lifetime of a difference (steps)")
     legend_below(drawn, [axes])
     png(drawn, path)
@@ -99,7 +100,7 @@ def main() -> None:
             rows.append(found)
             shares = (", ".join(f"{v:.2f}" for v in found[name]) for name in ("vaa", "fixed_points", "chaotic"))
             lifetimes = ", ".join(f"{steps:.3g}" for steps in found["lifetime"])
-            print(f"| {cell_styles()[cell].label} | {style.label} | {' | '.join(shares)} | {lifetimes} |", flush=True)
+            print(f"| {style_of(cell).label} | {style.label} | {' | '.join(shares)} | {lifetimes} |", flush=True)
     settings = {name: value for name, value in vars(asked).items() if name != "output"}
     asked.output.with_suffix(".json").write_text(json.dumps({"settings": settings, "rows": rows}) + "\n")
     draw(rows, asked.output.with_suffix(".png"))

@@ -25,9 +25,10 @@ from multistable.experiments.figures import figure, name_axes, png
 from multistable.experiments.paper import experiments
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, WARMED, grid
 from multistable.experiments.paper.tmaze import KINDS
-from multistable.experiments.pictures import Bars, Curves, Rows, legend_below, style_of
+from multistable.experiments.pictures import Bars, Curves, Rows, legend_below
 from multistable.experiments.report import wall_time
 from multistable.experiments.scales import PAPER, SMALL
+from multistable.experiments.styles import style_of
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import Task
 from multistable.training import Config, RunConfig

@@ -114,7 +114,7 @@ def test_a_page_has_the_verdict_of_the_claim_and_how_many_comparisons_came_out(
     pages, monkeypatch, answers, verdict, count
 ):
     checks = [Check(str(place), right) for place, right in enumerate(answers)]
-    monkeypatch.setitem(CLAIMS, "C1", Claim("C1", "It is so", "nowhere", lambda results: checks))
+    monkeypatch.setitem(CLAIMS, "C1", Claim("C1", "It is so", (), lambda results: checks))
     assert pages.verdicts(("C1",), []).splitlines()[-1] == f"| C1: It is so | {verdict} | {count} |"
 
 

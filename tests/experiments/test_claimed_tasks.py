@@ -37,7 +37,7 @@ def test_a_claim_of_ones_own_is_judged_on_its_own_tasks(monkeypatch):
         return [below("gru", by(results, lambda config: config.cell, "test_loss")["gru"], 0.1)]
 
     long = CopyFirstInput(1000)
-    monkeypatch.setitem(CLAIMS, "C9", Claim("C9", "It is learned", "", learned, tasks=(long,)))
+    monkeypatch.setitem(CLAIMS, "C9", Claim("C9", "It is learned", (), learned, tasks=(long,)))
     runs = [*made(long, "gru", test_loss=0.01), *made(COPY[0], "gru", test_loss=0.9)]
     finding = verdicts([made_up_experiment(*runs)], PAPER, {run.config.name: run for run in runs})["C9"]
     assert finding.verdict == HOLDS

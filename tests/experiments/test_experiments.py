@@ -15,6 +15,7 @@ from multistable.experiments.pictures import Bars
 from multistable.experiments.report import wall_time
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
 from multistable.experiments.scales import PAPER, SCALES, SMOKE
+from multistable.experiments.selection import Selected
 from multistable.rl import Maze, Settings
 from multistable.tasks import CopyFirstInput, PermutedSequentialMNIST
 from multistable.training import RunFolder
@@ -244,7 +245,9 @@ def test_a_legend_fits_into_its_picture(name):
 def test_every_picture_can_be_drawn_without_any_result(name):
     for picture in ALL[name].pictures:
         picture.draw([])
-        assert picture.table([])[1] == []
+        assert len(picture.table([])[1]) == len(
+            getattr(picture, "printed", ()) if isinstance(picture, Selected) else ()
+        )
 
 
 def test_a_running_mean_has_the_values_before_each():

@@ -11,6 +11,7 @@ import torch
 import multistable as ms
 from multistable.experiments import figures
 from multistable.experiments.settling import Settling, settling
+from multistable.experiments.styles import STYLES, cell_name, style_of
 from small_networks import make
 
 
@@ -68,17 +69,25 @@ def state_to_flat(rnn, state):
     return flat(rnn.unpack_state(state))
 
 
-def test_the_attractors_are_those_that_vaa_counts(sequences):
+def test_the_points_are_those_that_vaa_counts(sequences):
     rnn = make("gru")
-    told = settling(rnn, sequences, stabilisation=2000, generator=generator(1))
-    assert told.vaa == pytest.approx(ms.vaa(told.states[-1]).item())
-    assert settling(ms.RNN("gru", 2, 8), sequences.float(), generator=generator(1)).attractors == 1
+    settled = settling(rnn, sequences, stabilisation=2000, generator=generator(1))
+    assert settled.points == pytest.approx(10 * ms.vaa(settled.states[-1]).item())
+    assert settling(ms.RNN("gru", 2, 8), sequences.float(), generator=generator(1)).points == 1
+
+
+def test_the_nearest_state_is_the_nearest_other_one():
+    """Also where it is so near that products of matrices would not tell the two apart."""
+    states = torch.tensor([[0.0, 1.0, 4.0, 9.0], [100.0, 100.0 + 1e-6, 107.0, 105.0]], dtype=torch.float64)[..., None]
+    nearest = Settling(torch.tensor([0, 1]), states).nearest()
+    torch.testing.assert_close(nearest[0], torch.tensor([1.0, 1.0, 3.0, 5.0], dtype=torch.float64))
+    torch.testing.assert_close(nearest[1, :2], torch.tensor([1e-6, 1e-6], dtype=torch.float64), rtol=1e-6, atol=0)
 
 
 def test_the_plane_is_that_of_the_principal_components_of_the_settled_states():
     settled = torch.randn(40, 5, generator=generator(), dtype=torch.float64) * torch.tensor([1.0, 9.0, 2.0, 4.0, 1.0])
     states = torch.stack([settled + 3, settled])
-    plane = Settling(torch.tensor([0, 1]), states, vaa=1.0).projected()[-1].numpy()
+    plane = Settling(torch.tensor([0, 1]), states).projected()[-1].numpy()
     spread = np.linalg.eigvalsh(np.cov(settled.numpy().T))
     np.testing.assert_allclose(np.cov(plane.T), np.diag(spread[[-1, -2]]), atol=1e-9)
 
@@ -86,7 +95,7 @@ def test_the_plane_is_that_of_the_principal_components_of_the_settled_states():
 def test_states_of_a_single_attractor_are_shown_by_where_they_begin():
     start = torch.randn(30, 4, generator=generator(), dtype=torch.float64)
     states = torch.stack([start, torch.ones_like(start)])
-    plane = Settling(torch.tensor([0, 1]), states, vaa=1 / 30).projected()
+    plane = Settling(torch.tensor([0, 1]), states).projected()
     assert plane[0].std(0).min() > 0.5
     torch.testing.assert_close(plane[-1], plane[-1, :1].expand(30, 2))
 
@@ -94,7 +103,7 @@ def test_states_of_a_single_attractor_are_shown_by_where_they_begin():
 def test_a_curve_is_the_mean_and_one_standard_deviation_to_either_side():
     _, axes = figures.figure(4, 3)
     runs = np.array([[1.0, 2.0, 4.0], [3.0, 2.0, np.nan], [5.0, 2.0, 6.0]])
-    figures.curve(axes, [0, 1, 2], runs, figures.STYLES["warmup"])
+    figures.curve(axes, [0, 1, 2], runs, STYLES["warmup"])
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [3.0, 2.0, 5.0])
     band = axes.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == pytest.approx(1.0)  # 3 - 2
@@ -103,23 +112,29 @@ def test_a_curve_is_the_mean_and_one_standard_deviation_to_either_side():
 
 def test_where_no_run_has_a_value_the_curve_has_a_gap():
     _, axes = figures.figure(4, 3)
-    figures.curve(axes, [0, 1, 2], [[1.0, np.nan, 4.0], [3.0, np.nan, np.inf]], figures.STYLES["warmup"])
+    figures.curve(axes, [0, 1, 2], [[1.0, np.nan, 4.0], [3.0, np.nan, np.inf]], STYLES["warmup"])
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2.0, np.nan, 4.0])
 
 
 def test_one_run_has_no_spread():
     _, axes = figures.figure(4, 3)
-    figures.curve(axes, [0, 1], [1.0, 2.0], figures.STYLES["classic"])
+    figures.curve(axes, [0, 1], [1.0, 2.0], STYLES["classic"])
     assert not axes.collections
 
 
 def test_styles_are_told_apart_without_colour():
-    assert len({(style.marker, style.line) for style in figures.STYLES.values()}) == len(figures.STYLES)
+    assert len({(style.marker, style.line) for style in STYLES.values()}) == len(STYLES)
+
+
+def test_a_cell_of_ones_own_has_a_name_and_a_style():
+    assert style_of("mine.cells:Mine", 2).label == cell_name("mine.cells:Mine") == "Mine"
+    assert style_of("gru", 2).label == cell_name("gru") == "GRU"
+    assert len({(style_of(f"seed {i}", i).marker, style_of(f"seed {i}", i).line) for i in range(6)}) == 6
 
 
 def drawn():
     figure, axes = figures.figure(4, 3)
-    figures.curve(axes, [0, 1], [[1.0, 2.0], [2.0, 5.0]], figures.STYLES["classic"])
+    figures.curve(axes, [0, 1], [[1.0, 2.0], [2.0, 5.0]], STYLES["classic"])
     figures.rule(axes, 1.5, "a value")
     figures.name_axes(axes, "epoch", "loss", "A title & more")
     figures.legend(axes)
@@ -135,7 +150,7 @@ def test_svg_takes_its_ink_from_the_page_and_is_well_formed():
     assert root.get("fill") == "currentColor"
     assert "stroke: currentColor" in text
     assert "#000000" not in text
-    assert figures.STYLES["classic"].colour in text
+    assert STYLES["classic"].colour in text
     assert "data:image/png;base64," in text  # the colour bar
     assert "A title &amp; more" in text
 
@@ -154,7 +169,7 @@ def test_labels_of_a_state_space_stay_inside_whatever_its_ticks():
         states = torch.tensor([[[0.0, low], [1.0, 0.4], [-1.0, 0.4]]] * 2, dtype=torch.float64)
         states -= states.mean(1, keepdim=True)
         figure, axes = figures.figure(4.2, 3.9)
-        dots = figures.state_space(axes, Settling(torch.tensor([0, 1]), states, vaa=1.0), [0.0, 0.5, 1.0])
+        dots = figures.state_space(axes, Settling(torch.tensor([0, 1]), states), [0.0, 0.5, 1.0])
         figures.name_axes(axes, "first", "second")
         figure.colorbar(dots, location="bottom", label="colour")
         place = re.search(r'<text[^>]* x="([^"]*)"[^>]*>second', figures.svg(figure, "one", "first"))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from multistable.experiments.experiment import Experiment, Result, finished
-from multistable.experiments.paper.hyperparameters import DENOISING_TABLE, candidates
+from multistable.experiments.experiment import Experiment, Result, finished, spread
+from multistable.experiments.paper import printed
+from multistable.experiments.paper.hyperparameters import candidates
 from multistable.experiments.reproduce import plan, reproduce
 from multistable.experiments.scales import PAPER, SMOKE, Scale
 from multistable.experiments.selection import Selected, best, final_runs
@@ -53,7 +54,7 @@ def test_the_grid_is_the_appendixs():
     assert {run.hidden_size for run in runs} == {256, 512}
     assert {run.learning_rate for run in runs} == {1e-3, 5e-4, 1e-4}
     assert {run.batch_size for run in runs} == {32, 64}
-    assert {(run.cell, run.version) for run in runs} == set(DENOISING_TABLE)
+    assert {(run.cell, run.version) for run in runs} == set(printed.DENOISING)
     assert len(runs) == 36 * 14
     splits = {(run.seed, run.data_seed) for run in PAPER.of(runs)}
     assert splits == {(seed, 0) for seed in range(5)}
@@ -82,6 +83,10 @@ def test_the_final_runs_are_planned_once_the_others_are_there(experiment, tmp_pa
     assert plan([experiment], AS_IT_IS, tmp_path).left == 0
     results = finished(experiment.at(AS_IT_IS, tmp_path), tmp_path)
     header, rows = experiment.pictures[0].table(results)
-    assert len(header) == len(rows[0]) == 12
-    assert rows[0][-1] == "0.2656 ± 0.4593"
+    ours = f"{spread(results[-2:], 'test_loss')}"
+    assert header == ["cell", "version", "test loss", "in the paper", "L, H, rate, B", "in the paper"]
+    (row,) = rows
+    assert row[:4] == ["GRU", "classic", ours, "0.2656 ± 0.4593"]
+    assert row[4] in ("1, 8, 0.001, 16", "1, 8, 0.01, 16")
+    assert row[5] == "1, 512, 0.001, 32"
     assert experiment.pictures[0].draw(results).axes

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.experiments.experiment import Result, grouped
+from multistable.experiments.experiment import Kind, Result, grouped, kind_of
 from multistable.experiments.pictures import (
     Rows,
-    cell_styles,
     legend_below,
     limit,
     panels_of,
@@ -18,27 +17,18 @@ from multistable.experiments.pictures import (
     setting,
     whole_numbers,
 )
-from multistable.training import Config
+from multistable.experiments.styles import INK, Style, cell_name, style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from multistable.experiments.figures import Style
 
-Kind = tuple[str, str]
-"""Cell and version."""
+def kind_style(kind: Kind, index: int = 0) -> Style:
+    """The colour is that of the cell, the ``index`` of which decides on one of the user's own.
 
-
-def kind_of(config: Config) -> Kind:
-    """The cell and the version of an agent."""
-    return config.cell, config.version
-
-
-def kind_style(kind: Kind) -> "Style":
-    """The colour is that of the cell; warmed-up agents have solid lines, others dashed ones."""
-    from multistable.experiments.figures import Style
-
-    of_cell = cell_styles()[kind[0]]
+    Warmed-up agents have solid lines, others dashed ones.
+    """
+    of_cell = style_of(kind[0], index)
     warmed = kind[1] == "warmup"
     label = f"{of_cell.label}, warmed up" if warmed else of_cell.label
     return Style(label, of_cell.colour, of_cell.marker, "-" if warmed else "--")
@@ -71,7 +61,7 @@ class Courses:
         for line, (task, group) in zip(axes, panels.items(), strict=False):
             for place, cell in zip(line, cells, strict=True):
                 self._panel(place, [run for run in group if run.config.cell == cell])
-                name_axes(place, "episode", quantity_name(self.quantity, task), f"{setting(task)}, {cell.upper()}")
+                name_axes(place, "episode", quantity_name(self.quantity, task), f"{setting(task)}, {cell_name(cell)}")
                 limit(place, self.quantity)
                 whole_numbers(place)
                 place.label_outer()
@@ -121,7 +111,7 @@ class FirstOptimal:
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """Mean and standard deviation for each cell and version, and every agent as a dot, a cross if it never was."""
-        from multistable.experiments.figures import INK, figure, name_axes
+        from multistable.experiments.figures import figure, name_axes
 
         panels = panels_of(results)
         drawn, axes = figure(5.0 * max(len(panels), 1), 4.2, max(len(panels), 1), squeeze=False)

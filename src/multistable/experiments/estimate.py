@@ -1,7 +1,9 @@
 """A rough forecast of how long runs take, and how much memory."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -185,11 +187,16 @@ def _weights(configs: Sequence[Config]) -> float:
 
 
 def _matrices(config: Config) -> int:
-    """The H x H matrices of the cell: what of its parameters grows with the square of H."""
-    make: Callable[..., Cell] = CELLS.find(config.cell)
+    """The H x H matrices of the cell."""
+    return _matrices_of(CELLS.find(config.cell), json.dumps(config.cell_options))
+
+
+@lru_cache
+def _matrices_of(make: Callable[..., Cell], options: str) -> int:
+    """What of the parameters of a cell grows with the square of H."""
     try:
         with torch.device("meta"):
-            cells = [make(1, units, **config.cell_options) for units in (4, 8, 12)]
+            cells = [make(1, units, **json.loads(options)) for units in (4, 8, 12)]
     except (ValueError, TypeError, RuntimeError):  # A cell of the user's own, which need not take such sizes, or none.
         return USUAL_MATRICES
     few, some, more = (sum(weight.numel() for weight in cell.parameters()) for cell in cells)

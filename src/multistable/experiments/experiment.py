@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from multistable.experiments.scales import Scale
 from multistable.training import Config, DamagedRunError, RunFolder
 
@@ -45,6 +47,15 @@ class Result:
         """The epochs or episodes at which a quantity was recorded, and its values."""
         rows = [row for row in self.metrics if row.get(quantity) is not None]
         return [row[self.config.unit] for row in rows], [row[quantity] for row in rows]
+
+
+Kind = tuple[str, str]
+"""Cell and version."""
+
+
+def kind_of(config: Config) -> Kind:
+    """The cell and the version of a run."""
+    return config.cell, config.version
 
 
 Source = Path | str | Mapping[str, Result]
@@ -163,3 +174,14 @@ def spread_of(values: Iterable[float | None]) -> Spread | None:
 def spread(results: Iterable[Result], quantity: str) -> Spread | None:
     """Of a quantity of the summaries; ``None`` without any."""
     return spread_of(result.results.get(quantity) for result in results)
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    """Spearman's rank correlation: equal values share the mean of their ranks; 0 where one side never changes."""
+    ranks = [_ranks(values) for values in (x, y)]
+    return float(np.corrcoef(ranks)[0, 1]) if all(side.std() for side in ranks) else 0.0
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    return (array[:, None] > array).sum(axis=1) + (array[:, None] == array).sum(axis=1) / 2

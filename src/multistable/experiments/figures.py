@@ -3,7 +3,6 @@
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,13 +19,9 @@ except ModuleNotFoundError as error:
     raise missing("a picture", "matplotlib") from error
 
 from multistable.experiments.settling import Settling
+from multistable.experiments.styles import BLUE, GREY, INK, ORANGE, SKY, VERMILLION, Style
 
 Axes = Any
-
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
-GREY = "#a0a0a0"
 
 MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", [BLUE, SKY, GREY, ORANGE, VERMILLION])
 """From low to high, to be seen on white and on black."""
@@ -34,32 +29,8 @@ MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", 
 DPI = 120
 """Of pictures in files."""
 
-INK = BLACK
-"""The colour of text and axes. In a page it becomes that of the text around, which is light in the dark."""
-
 RULE = {"color": INK, "linestyle": ":", "linewidth": 1, "alpha": 0.7, "zorder": 0}
 """The look of a line that marks a value."""
-
-
-@dataclass(frozen=True)
-class Style:
-    """How the curves of a kind of network are drawn: told apart by more than their colour."""
-
-    label: str
-    colour: str
-    marker: str
-    line: str = "-"
-
-
-STYLES = {
-    "classic": Style("classic", VERMILLION, "o", "--"),
-    "warmup": Style("warmed up", BLUE, "s"),
-    "double": Style("double layer", GREEN, "^"),
-    "double-classic": Style("double layer, no warmup", PURPLE, "v", "--"),
-    "auxiliary": Style("auxiliary loss", ORANGE, "D", "-."),
-    "random": Style("warmed up on random sequences", SKY, "x", ":"),
-}
-"""By the names of ``multistable.training.VERSIONS``, and ``random`` for a warmup on random sequences."""
 
 
 def figure(width: float, height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
@@ -70,6 +41,13 @@ def figure(width: float, height: float, columns: int = 1, rows: int = 1, **optio
     with matplotlib.rc_context(_LOOK):
         made = Figure(figsize=(width, height), layout="constrained")
         return made, made.subplots(rows, columns, **options)
+
+
+def mosaic(width: float, height: float, layout: Sequence[Sequence[str]]) -> tuple[Figure, dict[str, Axes]]:
+    """The same with axes of several sizes: each covers the cells of the ``layout`` that have its name."""
+    with matplotlib.rc_context(_LOOK):
+        made = Figure(figsize=(width, height), layout="constrained")
+        return made, made.subplot_mosaic([list(row) for row in layout])
 
 
 def curve(axes: Axes, x: ArrayLike, runs: ArrayLike, style: Style, *, markers: bool = True) -> None:
@@ -98,9 +76,11 @@ def rule(axes: Axes, y: float, about: str) -> None:
     axes.annotate(about, **place, xytext=(0, 4), ha="right", va="bottom", fontsize=9)
 
 
-def legend(axes: Axes) -> None:
+def legend(axes: Axes, columns: int = 3) -> None:
     """Name the curves above the picture, where none is hidden."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, columnspacing=1.2, handlelength=1.8)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, columnspacing=1.2, handlelength=1.8
+    )
 
 
 def name_axes(axes: Axes, x: str, y: str, title: str | None = None) -> None:

@@ -15,8 +15,8 @@ from multistable.experiments.pictures import (
     legend_below,
     limit,
     quantity_name,
-    style_of,
 )
+from multistable.experiments.styles import style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,13 +1,14 @@
 """The kinds of figures that experiments consist of: bars of results, curves over epochs, the course of warmups."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
-from multistable.experiments.experiment import Result, Spread, grouped, spread
+from multistable.experiments.experiment import Kind, Result, Spread, grouped, spread
+from multistable.experiments.styles import INK, Style, cell_name, style_of
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
 from multistable.tasks.permuted_mnist import PermutedMNIST
@@ -15,8 +16,6 @@ from multistable.training import Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from multistable.experiments.figures import Style
 
 Label = Callable[[Config], str | None]
 Rows = tuple[list[str], list[list[str]]]
@@ -27,6 +26,8 @@ LINEAR_RETURNS = 5.0
 """Returns between this and its negative are drawn on a linear axis."""
 LEGEND_ENTRY, LEGEND_LETTER = 0.6, 0.075
 """Inches that an entry of a legend takes, and each of its letters."""
+IN_PAPER = "in the paper"
+"""The heading of a column with the paper's own numbers."""
 NARROWEST = 4.5
 """Inches, so that there is room for a legend."""
 
@@ -89,12 +90,14 @@ class Bars:
         caption: what one sees.
         quantity: of the summaries.
         hue: what stands side by side; the version by default.
+        printed: what the paper prints of a cell and hue, for all tasks alike.
     """
 
     name: str
     caption: str
     quantity: str = "test_loss"
     hue: Label = by_version
+    printed: Mapping[Kind, str] = field(default_factory=dict)
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """Mean and standard deviation over seeds, and every run as a dot."""
@@ -115,7 +118,7 @@ class Bars:
                     runs = [r for r in group if r.config.cell == cell and self.hue(r.config) == hue]
                     where = x + (index - (len(hues) - 1) / 2) * width
                     bar(place, where, 0.92 * width, runs, self.quantity, style)
-            place.set_xticks(range(len(cells)), [cell.upper() for cell in cells], fontsize=11 if count == 1 else 8.5)
+            place.set_xticks(range(len(cells)), list(map(cell_name, cells)), fontsize=11 if count == 1 else 8.5)
             place.set_xlim(-0.6, len(cells) - 0.4)
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):
@@ -126,7 +129,7 @@ class Bars:
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and version, a column for each task."""
+        """A row for each cell and version, a column for each task, and one for what the paper prints if it does."""
         panels = panels_of(results)
         kinds = list(grouped(results, self._kind))
         rows = []
@@ -135,8 +138,10 @@ class Bars:
             for group in panels.values():
                 value = spread([r for r in group if self._kind(r.config) == (cell, hue)], self.quantity)
                 entries.append("" if value is None else f"{value} ({value.runs})")
-            rows.append([cell.upper(), hue, *entries])
-        return ["cell", "version", *(setting(task) or quantity_name(self.quantity, task) for task in panels)], rows
+            entries += [self.printed.get((cell, hue), "")] if self.printed else []
+            rows.append([cell_name(cell), hue, *entries])
+        tasks = [setting(task) or quantity_name(self.quantity, task) for task in panels]
+        return ["cell", "version", *tasks, *([IN_PAPER] if self.printed else [])], rows
 
     def _kind(self, config: Config) -> tuple[str, str] | None:
         hue = self.hue(config)
@@ -182,14 +187,21 @@ class Curves:
 
 @dataclass(frozen=True)
 class WarmupCourse:
-    """VAA* of each layer at each step of the warmup, and VAA of the network at its end and, if recorded, on the way."""
+    """VAA* of each layer at each step of the warmup, and VAA of the network at its end and, if recorded, on the way.
+
+    Attributes:
+        name: of its files.
+        caption: what one sees.
+        printed: VAA at the end in the paper.
+    """
 
     name: str
     caption: str
+    printed: str = ""
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """Mean and spread over the runs, a panel for each layer and one for the network."""
-        from multistable.experiments.figures import INK, RULE, curve, figure, name_axes
+        from multistable.experiments.figures import RULE, curve, figure, name_axes
 
         warmups = [r.warmup for r in results if r.warmup and "vaa_star" in r.warmup]
         table = np.array([course["vaa_star"] for course in warmups]).reshape(len(warmups), *self._size(warmups))
@@ -223,9 +235,11 @@ class WarmupCourse:
         for result in results:
             if result.warmup and "vaa_star" in result.warmup:
                 last = np.mean(result.warmup["vaa_star"][-10:], axis=0)
-                rows.append([str(result.config.seed), *(f"{v:.3f}" for v in last), f"{result.warmup['vaa']:.3f}"])
-        layers = max((len(row) - 2 for row in rows), default=0)
-        return ["seed", *(f"layer {i + 1}, VAA* of the last ten steps" for i in range(layers)), "VAA after"], rows
+                ours = [f"{value:.3f}" for value in (*last, result.warmup["vaa"])]
+                rows.append([str(result.config.seed), *ours, self.printed])
+        layers = max((len(row) - 3 for row in rows), default=0)
+        each = [f"layer {i + 1}, VAA* of the last ten steps" for i in range(layers)]
+        return ["seed", *each, "VAA after", IN_PAPER], rows
 
     @staticmethod
     def _size(warmups: Sequence[dict[str, Any]]) -> tuple[int, ...]:
@@ -233,10 +247,8 @@ class WarmupCourse:
         return np.shape(warmups[0]["vaa_star"]) if warmups else (0, 0)
 
 
-def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity: str, style: "Style") -> None:
+def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity: str, style: Style) -> None:
     """A result of some runs: their mean and standard deviation, and each as a dot; nothing where none has it."""
-    from multistable.experiments.figures import INK
-
     value = spread(runs, quantity)
     if value is not None:
         place.bar(where, value.mean, width, color=style.colour, alpha=0.75, label=style.label)
@@ -274,31 +286,6 @@ def first_to_last(runs: Iterable[Result], quantity: str) -> str:
         return ""
     first, last = (np.mean([values[place] for values in curves]) for place in (0, -1))
     return f"{first:.4f} to {last:.4f}"
-
-
-def style_of(label: str, index: int) -> "Style":
-    """How a series is drawn: versions and cells always alike, others in turn."""
-    from multistable.experiments import figures
-
-    known = figures.STYLES | cell_styles()
-    if label in known:
-        return known[label]
-    colours = (figures.BLUE, figures.VERMILLION, figures.GREEN, figures.PURPLE, figures.ORANGE, figures.SKY)
-    return figures.Style(label, colours[index % len(colours)], "osv^Dx"[index % 6], ("-", "--", "-.", ":")[index % 4])
-
-
-def cell_styles() -> dict[str, "Style"]:
-    """By the names of ``ms.CELLS``."""
-    from multistable.experiments.figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION, Style
-
-    return {
-        "lstm": Style("LSTM", BLUE, "o"),
-        "chrono": Style("chrono LSTM", ORANGE, "s", "--"),
-        "gru": Style("GRU", VERMILLION, "^"),
-        "mgu": Style("MGU", GREEN, "v", "--"),
-        "brc": Style("BRC", INK, "D", "-."),
-        "nbrc": Style("NBRC", PURPLE, "x", ":"),
-    }
 
 
 def panels_of(results: Iterable[Result]) -> dict[Task, list[Result]]:

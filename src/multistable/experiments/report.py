@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multistable.experiments.claims import CLAIMS, Claim, Finding
-from multistable.experiments.experiment import Experiment, Result, Source, finished, results_of
+from multistable.experiments.experiment import Experiment, Picture, Result, Source, finished, results_of
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
-from multistable.experiments.pictures import setting
+from multistable.experiments.paper.contents import Place, names, places
+from multistable.experiments.pictures import IN_PAPER, setting
 from multistable.experiments.scales import Scale
 from multistable.training.store import write_atomically
 
@@ -20,13 +21,23 @@ PICTURES = "pictures"
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture of an experiment, as a page has it; ``inches`` is the width that it was drawn for."""
+    """A picture of an experiment and its table, as a page has them.
+
+    Attributes:
+        svg: the picture; empty where there is no result to draw.
+        inches: the width that it was drawn for.
+        caption: what one sees.
+        header: of the table.
+        rows: of the table.
+        printed: whether the table has numbers of the paper's.
+    """
 
     svg: str
     inches: float
     caption: str
     header: list[str]
     rows: list[list[str]]
+    printed: bool
 
 
 @dataclass(frozen=True)
@@ -35,16 +46,18 @@ class Section:
 
     Attributes:
         experiment: which.
+        places: the figures and tables of the paper that it makes again.
         runs: how many runs it has at this scale.
         settings: of the tasks of these: its title has the paper's.
         results: those that are finished.
         commands: by which its runs are made, in each precision that there are results of.
-        shown: its pictures; none without results.
+        shown: its pictures; without results only the tables that have numbers of the paper's.
         seconds: how long its runs took, those trained together counted once.
         findings: on the claims it bears on.
     """
 
     experiment: Experiment
+    places: list[Place]
     runs: int
     settings: list[str]
     results: list[Result]
@@ -98,6 +111,7 @@ def write_report(
         scale=scale,
         sections=sections,
         findings=list(found.values()),
+        names=names,
         command=command,
         seconds=wall_time(results.values()),
         records=sorted({_versions(result) for result in results.values()}),
@@ -121,20 +135,34 @@ def _section(
 ) -> Section:
     configs = experiment.at(scale, results)
     mine = finished(configs, results)
-    shown = []
-    pictures = out / PICTURES
-    for picture in experiment.pictures if mine else ():
-        drawn = picture.draw(mine)
-        name = f"{experiment.name}-{picture.name}".replace("_", "-")
-        pictures.mkdir(parents=True, exist_ok=True)
-        png(drawn, pictures / f"{name}.png")
-        inline = svg(drawn, name, picture.caption)
-        write_atomically(pictures / f"{name}.svg", inline.replace("currentColor", "#000").encode())
-        shown.append(Shown(inline, drawn.get_figwidth(), picture.caption, *picture.table(mine)))
-    claims = [found[name] for name in experiment.claims if name in found]
-    settings = list(filter(None, dict.fromkeys(setting(config.task) for config in configs)))
-    commands = _commands(experiment, scale, mine)
-    return Section(experiment, len(configs), settings, mine, commands, shown, wall_time(mine), claims)
+    return Section(
+        experiment,
+        places=places(experiment.labels),
+        runs=len(configs),
+        settings=list(filter(None, dict.fromkeys(setting(config.task) for config in configs))),
+        results=mine,
+        commands=_commands(experiment, scale, mine),
+        shown=list(
+            filter(None, (_shown(experiment, picture, mine, out / PICTURES) for picture in experiment.pictures))
+        ),
+        seconds=wall_time(mine),
+        findings=[found[name] for name in experiment.claims if name in found],
+    )
+
+
+def _shown(experiment: Experiment, picture: Picture, results: Sequence[Result], folder: Path) -> Shown | None:
+    """Draw a picture into a folder and show it with its table; ``None`` where there is nothing to show."""
+    header, rows = picture.table(results)
+    printed = IN_PAPER in " ".join(header)
+    if not results:
+        return Shown("", 0.0, picture.caption, header, rows, printed) if rows else None
+    drawn = picture.draw(results)
+    name = f"{experiment.name}-{picture.name}".replace("_", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    png(drawn, folder / f"{name}.png")
+    inline = svg(drawn, name, picture.caption)
+    write_atomically(folder / f"{name}.svg", inline.replace("currentColor", "#000").encode())
+    return Shown(inline, drawn.get_figwidth(), picture.caption, header, rows, printed)
 
 
 def _commands(experiment: Experiment, scale: Scale, results: Sequence[Result]) -> list[str]:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from multistable.experiments.experiment import Result, grouped, spread
-from multistable.experiments.pictures import Bars, Rows
+from multistable.experiments.experiment import Kind, Result, grouped, kind_of, spread
+from multistable.experiments.pictures import IN_PAPER, Bars, Rows
 from multistable.experiments.scales import Scale
+from multistable.experiments.styles import cell_name
 from multistable.training import Config, RunConfig
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 
 Setting = tuple[int, int, float, int]
 """L, H, the learning rate and B."""
-
-Kind = tuple[str, str]
-"""Cell and version."""
 
 
 def setting_of(config: Config) -> Setting:
@@ -31,7 +29,7 @@ def best(results: Sequence[Result]) -> dict[Kind, RunConfig]:
     A setting of which a run has diverged is out.
     """
     chosen = {}
-    for kind, runs in grouped(_selecting(results), lambda config: (config.cell, config.version)).items():
+    for kind, runs in grouped(_selecting(results), kind_of).items():
         tried = [(mean_loss(alike), alike[0].config) for alike in grouped(runs, setting_of).values()]
         means = [(loss, config) for loss, config in tried if loss is not None]
         if means:
@@ -72,18 +70,22 @@ class Selected:
         return Bars(self.name, self.caption, self.quantity).draw(final(results))
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and version."""
-        rows = []
-        for kind, config in best(results).items():
-            runs = [run for run in final(results) if (run.config.cell, run.config.version) == kind]
-            value = spread(runs, self.quantity)
-            row = [kind[0].upper(), kind[1], *map(str, setting_of(config)), "" if value is None else str(value)]
+        """A row for each cell and version; without results the paper's alone."""
+        chosen, rows = best(results), []
+        for kind in dict.fromkeys([*chosen, *self.printed]):
+            value = spread([run for run in final(results) if kind_of(run.config) == kind], self.quantity)
+            ours = "" if value is None else str(value), _said(setting_of(chosen[kind])) if kind in chosen else ""
+            theirs = "", ""
             if kind in self.printed:
                 setting, mean, deviation = self.printed[kind]
-                row += [*map(str, setting), f"{mean:g} ± {deviation:g}"]
-            rows.append(row + [""] * (12 - len(row)))
-        ours, theirs = (["L", "H", "rate", "B", f"{self.quantity}{whose}"] for whose in ("", " in the paper"))
-        return ["cell", "version", *ours, *theirs], rows
+                theirs = f"{mean:.4f} ± {deviation:.4f}", _said(setting)
+            each = (entry for pair in zip(ours, theirs, strict=True) for entry in pair)
+            rows.append([cell_name(kind[0]), kind[1], *each])
+        return ["cell", "version", self.quantity.replace("_", " "), IN_PAPER, "L, H, rate, B", IN_PAPER], rows
+
+
+def _said(setting: Setting) -> str:
+    return ", ".join(f"{value:g}" for value in setting)
 
 
 def final(results: Sequence[Result]) -> list[Result]:

@@ -106,13 +106,13 @@ CLAIMS = (
     Claim(
         "C23",
         "Reconstruction losses raise VAA in pretraining in most cases; GRU then learns denoising at both N",
-        "app:aux_losses",
+        ("app:aux_losses",),
         promotes_multistability,
     ),
     Claim(
         "C24",
         "Warmup is cheap: 100 gradient steps against 20 epochs of pretraining",
-        "app:aux_losses",
+        ("app:aux_losses",),
         warmup_is_cheap,
     ),
 )

@@ -52,14 +52,14 @@ class Claim:
     Attributes:
         name: its number.
         statement: in a sentence.
-        section: where the paper says it.
+        labels: of the figures, tables and sections of the paper where it says so, see ``paper/contents.py``.
         judge: the comparisons that it consists of, from whatever results there are.
         tasks: what it is about, at the paper's scale: runs on others do not count. All of the paper's when not given.
     """
 
     name: str
     statement: str
-    section: str
+    labels: tuple[str, ...]
     judge: Callable[[Sequence[Result]], list[Check]]
     tasks: tuple[Any, ...] = TASKS
 

@@ -1,4 +1,4 @@
-"""Claims on other and on selected hyperparameters (section 5.4, appendices E and F)."""
+"""Claims on other and on selected hyperparameters (section 6.4, appendices E and F)."""
 
 import math
 from collections.abc import Sequence
@@ -6,22 +6,19 @@ from itertools import product
 
 from multistable.experiments.claims.base import Check, Claim, all_of, by, less
 from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learning_follows_vaa, some_learn
-from multistable.experiments.experiment import Result, Spread
-from multistable.experiments.paper.hyperparameters import DENOISING_TABLE, MNIST_TABLE
-from multistable.experiments.selection import Kind, Setting, setting_of
+from multistable.experiments.experiment import Kind, Result, Spread, kind_of
+from multistable.experiments.paper import printed
+from multistable.experiments.selection import Setting, setting_of
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST
 from multistable.training import RunConfig
 
 SETTINGS = 16
 """Of appendix E."""
 
-Table = dict[Kind, tuple[Setting, float, float]]
-TABLES: tuple[tuple[type, str, Table], ...] = (
-    (Denoising, "test_loss", DENOISING_TABLE),
-    (PermutedLineSequentialMNIST, "test_accuracy", MNIST_TABLE),
+TABLES: tuple[tuple[type, str, printed.Table], ...] = (
+    (Denoising, "test_loss", printed.DENOISING),
+    (PermutedLineSequentialMNIST, "test_accuracy", printed.LINE_MNIST),
 )
-PRINTED_RUNS = 5
-"""Behind each mean of these tables."""
 
 
 def selected(results: Sequence[Result]) -> list[Check]:
@@ -32,24 +29,24 @@ def selected(results: Sequence[Result]) -> list[Check]:
     supervised = [r for r in results if isinstance(r.config, RunConfig)]
     chosen = [r for r in supervised if r.config.data_seed is not None and r.config.selection == 0]
     checks = []
-    for task, quantity, printed in TABLES:
+    for task, quantity, table in TABLES:
         runs = [r for r in chosen if isinstance(r.config.task, task)]
-        values = by(runs, lambda config: (config.cell, config.version), quantity)
-        for lower, higher in _orders(printed):
+        values = by(runs, kind_of, quantity)
+        for lower, higher in _orders(table):
             names = f"{task.__name__}, {quantity.replace('_', ' ')} of {' '.join(lower)}", " ".join(higher)
             checks.append(less(names, (values[lower], values[higher])))
     return checks
 
 
-def _orders(printed: Table) -> list[tuple[Kind, Kind]]:
+def _orders(table: printed.Table) -> list[tuple[Kind, Kind]]:
     """Classic and another version of a cell, the lower printed mean first.
 
     Means that are less than a standard error apart may be in either order by chance, and are left out.
     """
     found = []
-    for cell, version in printed:
+    for cell, version in table:
         pair = (cell, "classic"), (cell, version)
-        first, second = (Spread(*printed[kind][1:], PRINTED_RUNS) for kind in pair)
+        first, second = (Spread(*table[kind][1:], printed.RUNS) for kind in pair)
         if abs(first.mean - second.mean) > math.hypot(first.error, second.error):
             found.append(pair if first.mean < second.mean else pair[::-1])
     return found
@@ -89,7 +86,7 @@ def warmup_in_other_settings(results: Sequence[Result]) -> list[Check]:
     return checks
 
 
-def _said(setting: tuple[int, int, float, int]) -> str:
+def _said(setting: Setting) -> str:
     layers, units, rate, batch = setting
     return f"{layers} x {units}, learning rate {rate:g}, batch {batch}"
 
@@ -99,19 +96,19 @@ CLAIMS = (
         "C19",
         "With selected hyperparameters warmed-up and double layers are better or worse than classic ones as in the "
         "paper's two tables, where these are more than a standard error apart",
-        "app:hyperparameters",
+        ("tab:hp_denoising", "tab:hp_mnist"),
         selected,
     ),
     Claim(
         "C20",
         "The link between VAA and learning holds for other hyperparameters",
-        "app:generalisation_vaa",
+        ("app:generalisation_vaa",),
         other_settings,
     ),
     Claim(
         "C21",
         "Warmup and double layers improve on a classic GRU in the same settings",
-        "app:generalisation_warmup",
+        ("app:generalisation_warmup",),
         warmup_in_other_settings,
     ),
 )

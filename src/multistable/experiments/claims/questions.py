@@ -62,11 +62,11 @@ def fixed_points(results: Sequence[Result]) -> list[Check]:
 
 
 CLAIMS = (
-    Claim("Q1", "Warming up on random sequences serves as well as on the data", "sec:conclusion", random_sequences),
+    Claim("Q1", "Warming up on random sequences serves as well as on the data", ("sec:conclusion",), random_sequences),
     Claim(
         "Q2",
         "Settled states are at fixed points, neither on cycles nor still moving",
-        "sec:conclusion",
+        ("sec:conclusion",),
         fixed_points,
     ),
 )

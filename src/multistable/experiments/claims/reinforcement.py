@@ -1,18 +1,13 @@
-"""Claims on agents in the T-Maze (sections 4.2 and 5.2)."""
+"""Claims on agents in the T-Maze (sections 5.3 and 6.2)."""
 
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
-
 from multistable.experiments.claims.base import ENOUGH, Check, Claim, above, covering, enough, less, settings
 from multistable.experiments.claims.learning import MONOSTABLE
-from multistable.experiments.experiment import Result, Spread, grouped, spread_of
+from multistable.experiments.experiment import Kind, Result, Spread, grouped, kind_of, rank_correlation, spread_of
 from multistable.rl import Maze
 from multistable.tasks import Task
-
-Kind = tuple[str, str]
-"""Cell and version."""
 
 CLASSIC: tuple[Kind, ...] = tuple((cell, "classic") for cell in MONOSTABLE)
 WARMED: tuple[Kind, ...] = tuple((cell, "warmup") for cell in MONOSTABLE)
@@ -28,28 +23,17 @@ def in_mazes(results: Sequence[Result]) -> list[Result]:
 
 
 def correlation(result: Result) -> float | None:
-    """Spearman's rank correlation of return and VAA over the training; ``None`` where the return never changes.
-
-    It is 0 where the return alone changes: VAA does not rise with it.
-    """
+    """The rank correlation of return and VAA over the training; ``None`` where the return never changes."""
     vaa = dict(zip(*result.curve("vaa"), strict=True))
     returns = dict(zip(*result.curve("return"), strict=True))
     both = [episode for episode in vaa if episode in returns]
-    x, y = (_ranks([curve[episode] for episode in both]) for curve in (returns, vaa))
-    if len(both) < 2 or x.std() == 0:
-        return None
-    return float(np.corrcoef(x, y)[0, 1]) if y.std() else 0.0
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Equal values share the mean of their ranks."""
-    array = np.asarray(values, dtype=float)
-    return (array[:, None] > array).sum(axis=1) + (array[:, None] == array).sum(axis=1) / 2
+    x, y = ([curve[episode] for episode in both] for curve in (returns, vaa))
+    return rank_correlation(x, y) if len(set(x)) > 1 else None
 
 
 def return_and_vaa(results: Sequence[Result]) -> list[Check]:
     """C7, for classic GRUs in the longest maze."""
-    chosen = [r for r in in_mazes(results) if (r.config.cell, r.config.version) == ("gru", "classic")]
+    chosen = [r for r in in_mazes(results) if kind_of(r.config) == ("gru", "classic")]
     return [
         above(
             f"{task}, gru, rank correlation of return and VAA during training",
@@ -71,7 +55,7 @@ def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
     chosen = in_mazes(results)
     checks, advantages = covering(chosen, LENGTHS, "lengths of the maze"), []
     for task in settings(chosen):
-        kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
+        kinds = grouped([r for r in chosen if r.config.task == task], kind_of)
         returns = {kind: spread_of(map(mean_return, kinds.get(kind, ()))) for kind in (*CLASSIC, *BETTER)}
         for worse in CLASSIC:
             for better in BETTER:
@@ -104,7 +88,7 @@ def _growing(advantages: Sequence[float | None]) -> Check:
 def _earlier_in_the_longest(chosen: Sequence[Result]) -> list[Check]:
     """In the longest maze every warmed-up cell is optimal before any classic one, in the mean over agents."""
     task = settings(chosen)[-1]
-    kinds = grouped([r for r in chosen if r.config.task == task], lambda config: (config.cell, config.version))
+    kinds = grouped([r for r in chosen if r.config.task == task], kind_of)
     return [_earlier(task, kinds, warmed, classic) for warmed in WARMED for classic in CLASSIC]
 
 
@@ -138,12 +122,12 @@ def _said(kind: Kind) -> str:
 
 
 CLAIMS = (
-    Claim("C7", "T-Maze, L = 200, GRU: return and VAA rise together", "fig:tmaze200_gru", return_and_vaa),
+    Claim("C7", "T-Maze, L = 200, GRU: return and VAA rise together", ("fig:tmaze200_gru",), return_and_vaa),
     Claim(
         "C12",
         "T-Maze: warmed-up cells, BRC and NBRC beat classic ones, the more so the longer the maze; in the longest, all "
         "warmed-up cells are optimal before any classic one",
-        "fig:tmaze_warmup",
+        ("fig:tmaze_warmup",),
         warmed_up_agents,
     ),
 )

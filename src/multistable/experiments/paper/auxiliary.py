@@ -1,15 +1,17 @@
 """Appendix H: pretraining and training with an auxiliary loss that has the network reconstruct its input."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from multistable.experiments.claims.auxiliary import Cost, cost, costs
-from multistable.experiments.experiment import Experiment, Result, grouped
+from multistable.experiments.experiment import Experiment, Result, grouped, kind_of
+from multistable.experiments.paper import printed
 from multistable.experiments.paper.grids import COPY, DENOISING, LINE_MNIST, WARMED, grid
-from multistable.experiments.pictures import Bars, Curves, Rows, legend_below, style_of
+from multistable.experiments.pictures import IN_PAPER, Bars, Curves, Rows, legend_below
+from multistable.experiments.styles import cell_name, style_of
 from multistable.tasks import Task
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
@@ -70,10 +72,12 @@ class Costs:
     Attributes:
         name: of its files.
         caption: what one sees.
+        printed: what comes before training in the paper, by version.
     """
 
     name: str
     caption: str
+    printed: Mapping[str, str]
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """The seconds of each cell, side by side."""
@@ -92,7 +96,7 @@ class Costs:
                 places = np.array(where) + 0.4 * index - 0.2
                 bars = axes.bar(places, seconds, 0.37, color=style.colour, label=BEFORE[version])
                 axes.bar_label(bars, fmt="{:.3g}", fontsize=9, padding=2)
-        axes.set_xticks(range(len(cells)), [cell.upper() for cell in cells])
+        axes.set_xticks(range(len(cells)), list(map(cell_name, cells)))
         axes.set_xlim(-0.6, max(len(cells), 1) - 0.4)
         name_axes(axes, "cell", "seconds of a run before training")
         legend_below(drawn, [axes])
@@ -103,13 +107,14 @@ class Costs:
         rows = []
         for (cell, version), runs in self._kinds(results).items():
             seconds, steps = costs(runs)
-            rows.append([cell.upper(), BEFORE[version], str(seconds.runs), str(seconds), f"{steps.mean:g}"])
-        return ["cell", "before training", "runs", "seconds of a run", "gradient steps"], rows
+            ours = [str(seconds.runs), str(seconds), f"{steps.mean:g}"]
+            rows.append([cell_name(cell), BEFORE[version], *ours, self.printed[version]])
+        return ["cell", "before training", "runs", "seconds of a run", "gradient steps", IN_PAPER], rows
 
     @staticmethod
     def _kinds(results: Sequence[Result]) -> dict[Any, list[Cost]]:
         """The costs of the runs there are, by cell and version."""
-        groups = grouped(results, lambda config: (config.cell, config.version))
+        groups = grouped(results, kind_of)
         found = {kind: [entry for entry in map(cost, runs) if entry is not None] for kind, runs in groups.items()}
         return {kind: entries for kind, entries in found.items() if entries}
 
@@ -139,7 +144,11 @@ def experiment(name: str, order: int, task: Task, labels: tuple[str, str], title
                 in_training,
             ),
             Bars(tested, "On the test set, the weights of the lowest validation loss.", tested),
-            Costs("cost", "What comes before training: 100 steps of warmup, or 20 epochs of pretraining."),
+            Costs(
+                "cost",
+                "What comes before training: 100 steps of warmup, or 20 epochs of pretraining.",
+                printed.BEFORE_TRAINING,
+            ),
         ),
         claims=("C23", "C24"),
     )

@@ -12,7 +12,7 @@ CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
 WARMED = ("lstm", "gru", "mgu", "chrono")
 """The cells that the paper warms up."""
 FOUR_VERSIONS = ("classic", "warmup", "double", "double-classic")
-"""Those of sections 5.2 and 5.3, and the control of appendix G."""
+"""Those of sections 6.2 and 6.3, and the control of appendix G."""
 THREE_VERSIONS = FOUR_VERSIONS[:3]
 TWO_VERSIONS = FOUR_VERSIONS[:2]
 

@@ -1,13 +1,15 @@
-"""Section 5.4 and appendices E and F: selected hyperparameters, and whether the results hold for others."""
+"""Section 6.4 and appendices E and F: selected hyperparameters, and whether the results hold for others."""
 
 from itertools import product
 
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.panels import Panels
+from multistable.experiments.paper import printed
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, LINE_MNIST, THREE_VERSIONS, WARMED, grid
 from multistable.experiments.pictures import Label, by_version
 from multistable.experiments.search import SELECTION, Space
-from multistable.experiments.selection import Kind, Selected, Setting, final_runs
+from multistable.experiments.selection import Selected, final_runs
+from multistable.experiments.styles import cell_name
 from multistable.tasks import Task
 from multistable.training import Config, RunConfig
 
@@ -70,7 +72,7 @@ def with_layers(layers: int) -> Label:
 def final_of_cell(config: Config) -> str | None:
     """The cell of a run that was not for selecting, for the cells whose curves the paper shows."""
     final = isinstance(config, RunConfig) and config.selection == 0
-    return config.cell.upper() if final and config.cell in WARMED[:3] else None
+    return cell_name(config.cell) if final and config.cell in WARMED[:3] else None
 
 
 FINAL_CURVES = Panels(
@@ -81,40 +83,6 @@ FINAL_CURVES = Panels(
     abreast=3,
 )
 
-
-# Appendix F prints these: L, H, learning rate, B; mean and standard deviation.
-DENOISING_TABLE: dict[Kind, tuple[Setting, float, float]] = {
-    ("lstm", "classic"): ((3, 512, 1e-3, 32), 0.9970, 0.0089),
-    ("lstm", "double"): ((3, 256, 5e-4, 64), 0.0004, 0.0001),
-    ("lstm", "warmup"): ((3, 256, 1e-3, 64), 0.0010, 0.0009),
-    ("gru", "classic"): ((1, 512, 1e-3, 32), 0.2656, 0.4593),
-    ("gru", "double"): ((2, 256, 1e-3, 32), 0.0002, 0.0001),
-    ("gru", "warmup"): ((1, 512, 5e-4, 64), 0.0002, 0.0001),
-    ("mgu", "classic"): ((3, 512, 1e-3, 32), 0.3356, 0.5695),
-    ("mgu", "double"): ((2, 256, 5e-4, 32), 0.0003, 0.0000),
-    ("mgu", "warmup"): ((1, 256, 1e-3, 32), 0.0003, 0.0002),
-    ("chrono", "classic"): ((1, 512, 1e-3, 32), 0.0003, 0.0002),
-    ("chrono", "double"): ((1, 512, 1e-3, 32), 0.0004, 0.0003),
-    ("chrono", "warmup"): ((1, 512, 1e-3, 32), 0.0004, 0.0002),
-    ("brc", "classic"): ((3, 256, 1e-3, 32), 0.0006, 0.0001),
-    ("nbrc", "classic"): ((1, 512, 1e-3, 32), 0.0001, 0.0000),
-}
-MNIST_TABLE: dict[Kind, tuple[Setting, float, float]] = {
-    ("lstm", "classic"): ((2, 512, 1e-3, 64), 0.6693, 0.4807),
-    ("lstm", "double"): ((2, 256, 5e-4, 32), 0.9519, 0.0058),
-    ("lstm", "warmup"): ((3, 256, 5e-4, 32), 0.9475, 0.0008),
-    ("gru", "classic"): ((3, 512, 5e-4, 32), 0.9578, 0.0087),
-    ("gru", "double"): ((2, 512, 1e-4, 32), 0.9549, 0.0011),
-    ("gru", "warmup"): ((1, 512, 1e-4, 32), 0.9555, 0.0053),
-    ("mgu", "classic"): ((2, 512, 5e-4, 64), 0.9576, 0.0085),
-    ("mgu", "double"): ((2, 512, 5e-4, 64), 0.9562, 0.0045),
-    ("mgu", "warmup"): ((2, 256, 5e-4, 32), 0.9485, 0.0073),
-    ("chrono", "classic"): ((1, 256, 1e-3, 32), 0.9545, 0.0020),
-    ("chrono", "double"): ((1, 256, 1e-3, 32), 0.9575, 0.0029),
-    ("chrono", "warmup"): ((1, 256, 1e-3, 32), 0.9562, 0.0017),
-    ("brc", "classic"): ((2, 512, 5e-4, 32), 0.9589, 0.0064),
-    ("nbrc", "classic"): ((2, 512, 5e-4, 64), 0.9600, 0.0006),
-}
 
 EXPERIMENTS = (
     Experiment(
@@ -129,7 +97,7 @@ EXPERIMENTS = (
                 name="test_loss",
                 caption="Test loss with the settings of the lowest mean selection loss.",
                 quantity="test_loss",
-                printed=DENOISING_TABLE,
+                printed=printed.DENOISING,
             ),
             FINAL_CURVES,
         ),
@@ -147,7 +115,7 @@ EXPERIMENTS = (
                 name="test_accuracy",
                 caption="Test accuracy with the settings of the lowest mean selection loss.",
                 quantity="test_accuracy",
-                printed=MNIST_TABLE,
+                printed=printed.LINE_MNIST,
             ),
             FINAL_CURVES,
         ),

@@ -1,4 +1,4 @@
-"""Section 4.2: multistability and learning, without warmup."""
+"""Section 5.3: multistability and learning, without warmup."""
 
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, grid

@@ -5,22 +5,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from multistable.experiments.agent_pictures import Kind, kind_of
 from multistable.experiments.claims.questions import TIMES, preparation
-from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread
+from multistable.experiments.experiment import Experiment, Result, Spread, grouped, kind_of, spread
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, THREE_VERSIONS, TWO_VERSIONS, WARMED, grid
 from multistable.experiments.paper.warming import LOSS
-from multistable.experiments.pictures import Bars, Rows, cell_styles, legend_below, panels_of, setting, style_of
+from multistable.experiments.pictures import Bars, Rows, legend_below, panels_of, setting
+from multistable.experiments.styles import BLUE, GREY, ORANGE, kind_name
 from multistable.tasks import Task
 from multistable.training import RunConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def kind_name(kind: Kind) -> str:
-    """For a reader."""
-    return f"{cell_styles()[kind[0]].label}, {style_of(kind[1], 0).label}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Settled:
 
     def draw(self, results: Sequence[Result]) -> "Figure":
         """A bar for each cell and version, divided by the means over seeds."""
-        from multistable.experiments.figures import BLUE, GREY, ORANGE, RULE, figure, name_axes
+        from multistable.experiments.figures import RULE, figure, name_axes
 
         parts = {"at fixed points": BLUE, "on cycles": ORANGE, "still moving": GREY}
         panels = list(product(panels_of(results).items(), TIMES.items()))

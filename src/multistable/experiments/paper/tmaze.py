@@ -1,4 +1,4 @@
-"""T-Maze, in sections 4.2 and 5.2: agents that have to remember, without and with warmup."""
+"""T-Maze, in sections 5.3 and 6.2: agents that have to remember, without and with warmup."""
 
 from itertools import product
 

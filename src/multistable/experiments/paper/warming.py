@@ -1,7 +1,8 @@
-"""Sections 5.2 and 5.3: warmup, and double layers with partial warmup."""
+"""Sections 6.2 and 6.3: warmup, and double layers with partial warmup."""
 
 from multistable.experiments.experiment import Experiment
 from multistable.experiments.panels import Panels
+from multistable.experiments.paper import printed
 from multistable.experiments.paper.grids import (
     CELLS,
     COPY,
@@ -15,10 +16,10 @@ from multistable.experiments.paper.grids import (
     grid,
 )
 from multistable.experiments.pictures import Bars, WarmupCourse, by_version
+from multistable.experiments.styles import cell_name
 
 LOSS = "Test MSE of the weights of the lowest validation loss."
 ACCURACY = "Test accuracy of the weights of the lowest validation loss."
-
 
 EXPERIMENTS = (
     Experiment(
@@ -30,6 +31,7 @@ EXPERIMENTS = (
         pictures=(
             WarmupCourse(
                 name="vaa_star",
+                printed=printed.VAA_AFTER_WARMUP,
                 caption="VAA* of each layer at each step, and VAA of the network, on the way measured as in training.",
             ),
         ),
@@ -41,7 +43,7 @@ EXPERIMENTS = (
         labels=("tab:warmup_bench1_nodouble",),
         title="Copy first input with and without warmup",
         runs=grid(COPY, WARMED, TWO_VERSIONS),
-        pictures=(Bars(name="test_loss", caption=LOSS),),
+        pictures=(Bars(name="test_loss", caption=LOSS, printed=printed.COPY),),
         claims=("C9", "C10"),
     ),
     Experiment(
@@ -118,7 +120,7 @@ EXPERIMENTS = (
             Panels(
                 name="curves",
                 caption="Validation MSE of each cell.",
-                part=lambda config: config.cell.upper(),
+                part=lambda config: cell_name(config.cell),
                 series=by_version,
                 abreast=3,
             ),

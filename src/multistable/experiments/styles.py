@@ -1,0 +1,69 @@
+"""How cells, versions and other series are named and drawn: alike in every picture and table."""
+
+from dataclasses import dataclass
+
+from multistable.experiments.experiment import Kind
+
+# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
+GREY = "#a0a0a0"
+
+INK = BLACK
+"""The colour of text and axes. In a page it becomes that of the text around, which is light in the dark."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series is drawn: told apart from others by more than its colour."""
+
+    label: str
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+STYLES = {
+    "classic": Style("classic", VERMILLION, "o", "--"),
+    "warmup": Style("warmed up", BLUE, "s"),
+    "double": Style("double layer", GREEN, "^"),
+    "double-classic": Style("double layer, no warmup", PURPLE, "v", "--"),
+    "auxiliary": Style("auxiliary loss", ORANGE, "D", "-."),
+    "random": Style("warmed up on random sequences", SKY, "x", ":"),
+}
+"""By the names of ``multistable.training.VERSIONS``, and ``random`` for a warmup on random sequences."""
+
+CELL_STYLES = {
+    "lstm": Style("LSTM", BLUE, "o"),
+    "chrono": Style("chrono LSTM", ORANGE, "s", "--"),
+    "gru": Style("GRU", VERMILLION, "^"),
+    "mgu": Style("MGU", GREEN, "v", "--"),
+    "brc": Style("BRC", INK, "D", "-."),
+    "nbrc": Style("NBRC", PURPLE, "x", ":"),
+}
+"""By the names of the paper's cells."""
+
+_COLOURS, _MARKERS, _LINES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY), "osv^Dx", ("-", "--", "-.", ":")
+
+
+def style_of(series: str, index: int = 0) -> Style:
+    """The style of a series: the paper's versions and cells have their own, the ``index`` decides on any other."""
+    known = STYLES.get(series) or CELL_STYLES.get(series)
+    look = _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)], _LINES[index % len(_LINES)]
+    return known or Style(short_name(series), *look)
+
+
+def short_name(name: str) -> str:
+    """``Mine`` for ``module:Mine``; any other name as it is."""
+    return name.rpartition(":")[2]
+
+
+def cell_name(cell: str) -> str:
+    """A cell as axes and tables name it: ``GRU`` for ``gru``, ``Mine`` for ``module:Mine``."""
+    return short_name(cell) if ":" in cell else cell.upper()
+
+
+def kind_name(kind: Kind) -> str:
+    """A cell and its version, for a reader."""
+    cell, version = kind
+    return f"{style_of(cell).label}, {style_of(version).label}"
