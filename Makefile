@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: test test-gpu lint bench demo figures clean
+.PHONY: test test-gpu lint docs bench demo figures notebooks clean
 
 test: lint
 	$(BIN)/python -m pytest -n 2
@@ -26,10 +26,17 @@ demo: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/dynamics.py
 
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html; for its search: $(BIN)/python -m http.server -d site"
+
 figures: $(INSTALLED)
 	$(BIN)/python docs/figures/warmup_of_a_gru.py
 	$(BIN)/python docs/figures/warmup_failures.py
 	$(BIN)/python docs/figures/demo.py
+
+notebooks: $(INSTALLED)
+	$(BIN)/python tests/helpers/notebooks.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,4 +44,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

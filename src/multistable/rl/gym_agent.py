@@ -31,7 +31,8 @@ class GymPOMDP(POMDP):
         horizon: H; by default the ``max_episode_steps`` that the environment was registered with.
         exploration: the probability of each action under the exploration policy; all alike by default.
         discount: gamma.
-        device, dtype: of the agents.
+        device: of the agents.
+        dtype: of the agents.
     """
 
     def __init__(
