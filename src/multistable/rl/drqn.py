@@ -30,9 +30,9 @@ from multistable.training.adam import Adam
 from multistable.training.model import Readout
 from multistable.training.seeds import generator
 
-# A gradient step over histories of different lengths takes its time steps in so many stages.
+# A gradient step over histories of different lengths divides their time steps into so many stages.
 STAGES = 4
-# A recorded one has fixed sizes: its time steps and its rows are one of so many parts of the most there can be.
+# A recorded gradient step has fixed sizes: its time steps, and its rows, are rounded up to one of so many sizes.
 RECORDED_SIZES = 4
 # Bounds the memory of a pass over all that is stored.
 EPISODES_AT_ONCE = 256
@@ -70,7 +70,7 @@ class Settings:
 
 
 class Episode(NamedTuple):
-    """What an episode of training gave each of R agents; the tensors are on the agents' device."""
+    """The outcome of an episode of training for each of R agents; the tensors are on the agents' device."""
 
     number: int
     """Counted from 1."""
@@ -85,8 +85,8 @@ class Episode(NamedTuple):
 class DRQN:
     """R agents that play and learn together, each exactly as if alone.
 
-    All that is random in an agent comes from its own seed, so that an agent does not depend on those beside it, and
-    agents of one seed, one of them warmed up, start from the same weights and the same replay buffer.
+    All that is random in an agent follows from its own seed. So an agent does not depend on those beside it, and two
+    agents of one seed, one of them warmed up, start with the same weights and the same replay buffer.
 
     Args:
         pomdp: what is played; each agent plays by itself.
@@ -132,9 +132,9 @@ class DRQN:
         return len(self.seeds)
 
     def train(self, episodes: int) -> Iterator[Episode]:
-        """Algorithm 4, until ``episodes`` episodes have been played; goes on from where it was.
+        """Algorithm 4, until ``episodes`` episodes have been played; it goes on from where it was.
 
-        An episode is played and learnt from each time the iterator is asked for the next.
+        Each time the iterator is asked for the next item, an episode is played and learnt from.
         """
         count("episodes", episodes)
         self.prepare()
@@ -148,7 +148,7 @@ class DRQN:
             yield Episode(self.episode, played.rewards.sum(dim=0), played.lengths.clone(), loss)
 
     def prepare(self) -> None:
-        """What comes before the first episode, unless it has been done: the replay buffer is filled, then warmup."""
+        """Fill the replay buffer and warm up, unless this has been done; both come before the first episode."""
         if not self.prepared:
             self.fill()
             self.warm_up()
@@ -157,7 +157,7 @@ class DRQN:
     def fill(self) -> None:
         """Fill the replay buffer with episodes of the exploration policy.
 
-        An agent whose buffer is full waits for the others: it plays along, and nothing of that is stored.
+        An agent whose buffer is full plays on until those of the others are full too, but nothing of that is stored.
         """
         number = 0
         while bool((filling := self.replay.written < self.settings.capacity).any()):
@@ -166,7 +166,7 @@ class DRQN:
             number += 1
 
     def warm_up(self) -> None:
-        """Warm up the networks of those agents that are to be, each on the histories of its own buffer."""
+        """Warm up the agents that ask for it, each on the histories of its own buffer."""
         for index, warm in enumerate(self.warm):
             if warm:
                 self.warm_up_agent(index)
@@ -175,7 +175,7 @@ class DRQN:
         """Warm up the network of one agent on the histories of its buffer.
 
         Args:
-            options: of :func:`multistable.warmup`; the paper's by default.
+            options: those of :func:`multistable.warmup`; the paper's by default.
         """
         options = dict[str, Any](algorithm="paper", batch_size=WARMUP_BATCH_SIZE) | options
         size, capacity = positive_integer("batch_size", options["batch_size"]), self.settings.capacity
@@ -189,13 +189,13 @@ class DRQN:
         return history
 
     def play(self) -> Episodes:
-        """The next episode of each agent, epsilon-greedy; its tensors are overwritten by the one after."""
+        """The next episode of each agent, epsilon-greedy; the episode after it overwrites its tensors."""
         self.player.play(self._chance("episode", self.episode))
         return self.player.episodes()
 
     @torch.no_grad()
     def update_target(self) -> None:
-        """theta' <- theta, and with it the values of all that is stored: those of an episode come from one pass."""
+        """theta' <- theta. The values of all stored transitions are computed anew, those of an episode in one pass."""
         torch._foreach_copy_(list(self.target.parameters()), list(self.network.parameters()))
         stored = self.replay.stored()
         longest = int(self.replay.lengths(stored.last).max())
@@ -207,7 +207,7 @@ class DRQN:
 
     @torch.no_grad()
     def remember(self, episodes: Episodes) -> None:
-        """Store an episode of each agent, with the values that its targets are made of."""
+        """Store an episode of each agent, with the values of its next histories."""
         H = self.pomdp.horizon
         longest = H if self.pomdp.device.type == "cuda" else int(episodes.lengths.max())
         best = self._best(episodes.inputs[: longest + 1].unsqueeze(2))[1:, :, 0]
@@ -218,7 +218,7 @@ class DRQN:
         return self.target.all_values(inputs).amax(dim=-1)
 
     def learn(self) -> Tensor:
-        """I gradient steps on transitions of the buffer; the mean of their losses, ``(R,)``."""
+        """Take I gradient steps on transitions of the buffer. Returns the mean of their losses, ``(R,)``."""
         shape = (self.settings.gradient_steps, self.settings.batch_size)
         draws = [torch.rand(shape, generator=g, dtype=torch.float64) for g in self._generators("batch", self.episode)]
         slots = self.replay.sample(torch.stack(draws, dim=1).to(self.pomdp.device))
@@ -238,18 +238,18 @@ class DRQN:
         return (self.targets(batch) - predictions).square().sum(dim=-1)
 
     def descend(self, loss: Tensor) -> Tensor:
-        """One step of Adam for each agent on its own loss, ``(R,)``."""
+        """One step of Adam for each agent on its own entry of ``loss (R,)``."""
         self.optimiser.step(torch.autograd.grad(loss.sum(), list(self.parameters.values())))
         return loss.detach()
 
     def _staged_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """The gradient step on transitions in ``slots``; the rest is what :class:`Passes` has of them."""
+        """A gradient step on the transitions in ``slots``; the other arguments are the fields of :class:`Passes`."""
         stages = stages_of(lengths, STAGES)
         batch = self.replay.transitions(slots, passes[:, : stages[0].rows], rows, stages[-1].end)
         return self.descend(self.loss(batch, stages))
 
     def _recorded_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """The same on a GPU, all passes over all time steps: recorded once for each of few sizes."""
+        """The same on a GPU, where all passes take all time steps: a step is recorded for each of a few sizes."""
         longest = _rounded(int(lengths.max()), self.pomdp.horizon)
         count = _rounded(int((lengths > 0).sum(dim=-1).max()), self.settings.batch_size)
         if (longest, count) not in self._recorded:
@@ -261,7 +261,7 @@ class DRQN:
         return self._recorded[longest, count](slots, passes[:, :count].contiguous(), rows)
 
     def _chance(self, purpose: str, number: int) -> Chance:
-        """What is random in the next episode of each agent."""
+        """All that is random in an episode of each agent."""
         H = self.pomdp.horizon
         draws = [torch.rand(1 + 2 * H, generator=g, dtype=torch.float64) for g in self._generators(purpose, number)]
         start, explores, action = torch.stack(draws, dim=1).unsqueeze(-1).split([1, H, H])
@@ -282,9 +282,9 @@ class DRQN:
         return Adam(list(self.parameters.values()), rates, steps, max_norms)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.
+        """All that is needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.
 
-        The tensors are those that training goes on to change: write them out, or copy them.
+        Training goes on to change these tensors: write them to a file, or copy them.
         """
         tensors = {f"network.{name}": value.detach() for name, value in self.parameters.items()}
         tensors |= {f"target.{name}": value for name, value in self.target.named_parameters()}
@@ -300,18 +300,18 @@ class DRQN:
         _check_state(mine, tensors, self._identity(), notes)
         self.episode, self.prepared = notes["episode"], notes["prepared"]
         self.optimiser = self._adam(self.episode * self.settings.gradient_steps)
-        self._recorded.clear()  # they step the optimiser that was
+        self._recorded.clear()  # they step the old optimiser
         for name, value in self.state()[0].items():
             value.copy_(tensors[name])
 
     def _identity(self) -> dict[str, Any]:
-        """What makes these agents those that they are, beside their networks."""
+        """What a stored state must agree with, beside the networks."""
         settings = dataclasses.asdict(self.settings)
         return {"seeds": self.seeds, "warm": self.warm, "settings": settings, "horizon": self.pomdp.horizon}
 
 
 def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
-    """The features of the inputs (a_{t-1}, o_t) of a Q-network, with the previous reward one more."""
+    """The features of a Q-network's inputs: (a_{t-1}, o_t), and the previous reward where asked for."""
     if not isinstance(pomdp, POMDP):
         raise TypeError(
             f"pomdp must be a POMDP, for instance TMaze(20), got {pomdp!r}; multistable.rl.gym_agent.GymPOMDP makes "
@@ -353,7 +353,7 @@ def _flags(given: Any) -> list[bool]:
 
 
 def _check(members: Sequence[RNN], agents: DRQN) -> None:
-    """The arguments of :class:`DRQN` fit each other."""
+    """Check that the arguments of :class:`DRQN` fit each other."""
     for name, values in (("seeds", agents.seeds), ("warm", agents.warm)):
         if len(values) != len(members):
             raise ValueError(f"{name} must have one entry for each of {len(members)} agents, got {len(values)}")
@@ -374,7 +374,7 @@ def _check(members: Sequence[RNN], agents: DRQN) -> None:
 def _check_state(
     mine: dict[str, Tensor], tensors: dict[str, Tensor], identity: dict[str, Any], notes: dict[str, Any]
 ) -> None:
-    """A stored state is one of these agents; a setting that it does not know was then at its default."""
+    """Check that a stored state is one of these agents. A setting that it does not know had its default then."""
     stored = notes | {"settings": dataclasses.asdict(Settings()) | notes.get("settings", {})}
     other = [name for name, value in identity.items() if stored.get(name) != value]
     if other:

@@ -1,4 +1,4 @@
-"""How good the agents are, and how multistable, while they learn."""
+"""How good and how multistable agents are while they learn."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,21 +17,21 @@ from multistable.training.adam import warn_of_passed_over
 from multistable.training.seeds import generator
 
 STARTS = 10
-"""Episodes of an evaluation where the initial states are too many to play all."""
+"""Episodes of an evaluation where there are too many initial states to play all of them."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The greedy policies of all agents after some episodes of training; each list has one entry for each agent.
+    """An evaluation of the greedy policies of all agents; each list has one entry for each agent.
 
     Attributes:
-        episode: how many episodes had been played.
+        episode: how many episodes of training came before.
         returns: the mean non-discounted return.
         discounted: the mean discounted return.
         lengths: the mean length of an episode.
-        optimal: whether the policy is optimal; ``None`` where that is not known of the process.
-        passed_over: how many gradients were not finite, and passed over, since the evaluation before.
-        vaa: the VAA of the network; ``None`` where it was not measured, or does not stay finite.
+        optimal: whether the policy is optimal; ``None`` for processes that do not say.
+        passed_over: how many gradients since the last evaluation were not finite, and passed over.
+        vaa: the VAA of the network; ``None`` where it was not measured, or where states do not stay finite.
     """
 
     episode: int
@@ -48,15 +48,15 @@ class Evaluation:
 
 
 class Evaluator:
-    """Plays the greedy policies of agents; nothing that they train with is changed or used up.
+    """Plays the greedy policies of agents. This has no influence on their training.
 
-    Warns of agents whose gradients were not finite since the evaluation before.
+    Warns of agents some of whose gradients were not finite since the last evaluation.
 
     Args:
         agents: the agents.
-        names: what a warning calls them; by their number and seed by default.
-        starts: how many episodes each plays, always the same ones, where the process does not say which initial
-            states there are.
+        names: what warnings call them; their number and seed by default.
+        starts: how many episodes each agent plays, always the same ones, where the process has no list of initial
+            states.
     """
 
     def __init__(self, agents: DRQN, *, names: Sequence[str] | None = None, starts: int = STARTS) -> None:
@@ -75,10 +75,10 @@ class Evaluator:
         self._player = Player(agents.network, agents.pomdp, copies, reward_input=agents.settings.reward_input)
 
     def evaluate(self, *, vaa: bool = False, **measure_options: Any) -> Evaluation:
-        """Play, and where ``vaa`` measure the networks on the histories of their buffers (Algorithm 1).
+        """Play; with ``vaa`` also measure the networks on the histories of their buffers (Algorithm 1).
 
         Args:
-            measure_options: of :func:`multistable.measure`.
+            measure_options: those of :func:`multistable.measure`.
         """
         pomdp, player = self.agents.pomdp, self._player
         never = torch.zeros(pomdp.horizon, *self._starts.shape, dtype=torch.long)
@@ -102,10 +102,10 @@ class Evaluator:
 
 
 def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:
-    """The VAA of each agent's network for the histories of its replay buffer; ``None`` where states become infinite.
+    """The VAA of each agent's network for the histories in its replay buffer; ``None`` where states become infinite.
 
     Args:
-        options: of :func:`multistable.measure`.
+        options: those of :func:`multistable.measure`.
     """
 
     def vaa(index: int, member: RNN) -> float | None:
@@ -127,13 +127,13 @@ def watch(
     on_evaluation: Callable[[Evaluation], None] | None = None,
     **measure_options: Any,
 ) -> Iterator[Evaluation]:
-    """Train until ``episodes`` episodes have been played, and evaluate on the way: once before, then regularly.
+    """Train until ``episodes`` episodes have been played. Evaluate before the first and every few episodes.
 
     Args:
         evaluate_every: episodes between two evaluations.
         measure_every: episodes between two measures of VAA, a multiple of ``evaluate_every``; none by default.
         on_evaluation: called with each evaluation before it is yielded.
-        measure_options: of :func:`multistable.measure`.
+        measure_options: those of :func:`multistable.measure`.
     """
     episodes, evaluate_every = count("episodes", episodes), positive_integer("evaluate_every", evaluate_every)
     measure_every = None if measure_every is None else positive_integer("measure_every", measure_every)
@@ -157,7 +157,7 @@ def watch(
 
 
 def first_optimal(evaluations: Sequence[Evaluation]) -> list[int | None]:
-    """The episodes after which each agent's policy was first seen to be optimal; ``None`` where it never was."""
+    """The number of episodes after which each agent was first seen to be optimal; ``None`` where it never was."""
     found: list[int | None] = [None] * len(evaluations[0].returns) if evaluations else []
     for evaluation in evaluations:
         for index, optimal in enumerate(evaluation.optimal or ()):
@@ -167,7 +167,7 @@ def first_optimal(evaluations: Sequence[Evaluation]) -> list[int | None]:
 
 
 def greedy_policy(agents: DRQN, index: int) -> Policy:
-    """The policy of one agent as a function, for instance for ``TMaze.is_optimal``."""
+    """The greedy policy of one agent as a function, for instance for ``TMaze.is_optimal``."""
     if agents.settings.reward_input:
         raise ValueError("a policy of observations alone cannot be had of agents whose input has the reward")
     network, pomdp = agents.network, agents.pomdp

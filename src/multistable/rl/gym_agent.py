@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete actions, for the agents of this library."""
+"""Any Gymnasium environment with discrete actions as a process for the agents of this library."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,10 +21,10 @@ _SEEDS = 2**31
 
 
 class GymPOMDP(POMDP):
-    """A Gymnasium environment for each agent, stepped one after the other on the host.
+    """A Gymnasium environment for each agent; the host steps them one after the other.
 
     Observations are flattened to vectors, discrete ones to one-hot vectors. Each episode begins with
-    ``reset(seed=...)``, the seed drawn from the agent's own, so that all that is random in it follows from that.
+    ``reset(seed=...)``. This seed is drawn from the agent's own, so that all that is random follows from the latter.
 
     Args:
         environment: an id for ``gymnasium.make``, or a function that makes an environment.
@@ -70,7 +70,7 @@ class GymPOMDP(POMDP):
             environment = self._environment(index)
             observation, _ = environment.reset(seed=int(draws[index] * _SEEDS))
             observations[index] = spaces.flatten(environment.observation_space, observation)
-        # The environments have their state themselves.
+        # The environments keep their state themselves.
         return torch.zeros(draws.shape, device=self.device), self._tensor(observations)
 
     def step(self, state: Tensor, action: Tensor) -> Outcome:

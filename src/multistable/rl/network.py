@@ -20,7 +20,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(lengths: Tensor, count: int) -> list[Stage]:
-    """Equal stages of histories, longest first, ``lengths (R, n)``: few steps are taken beyond their ends."""
+    """Divide histories of ``lengths (R, n)``, longest first, into equal stages: few steps go beyond their ends."""
     longest = int(lengths.max())
     width = -(-longest // count)
     return [
@@ -43,7 +43,7 @@ class QNetwork(nn.Module):
         self.readout = Readout.stacked(readouts).to(next(self.rnn.parameters()).device)
 
     def forward(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Values ``(R, n, actions)`` after one more input ``x (R, n, features)``, and the state that carries it."""
+        """Values ``(R, n, actions)`` after one more input ``x (R, n, features)``, and the new state."""
         output, state = self.rnn(x.unsqueeze(0), state)
         return self.readout(output[0]), state
 
@@ -56,9 +56,9 @@ class QNetwork(nn.Module):
 
         Args:
             inputs: ``(time, R, n, features)``.
-            rows: which of the n each history is a prefix of, ``(R, B)``.
-            times: where it ends, ``(R, B)``; what comes after has no influence.
-            stages: which rows are advanced over which time steps; all over all when not given.
+            rows: the number of the sequence, of n, that each history is a prefix of, ``(R, B)``.
+            times: the last time step of each history, ``(R, B)``; later inputs have no influence.
+            stages: the rows to advance in each stretch of time; when not given, all rows over all time steps.
         """
         network = self.rnn.network
         found = inputs.new_zeros(*times.shape, network.hidden_size)
@@ -75,7 +75,7 @@ class QNetwork(nn.Module):
 
     @torch.no_grad()
     def initial_state(self, n: int) -> tuple[Tensor, ...]:
-        """Zero states of n copies of each agent, to be overwritten in place."""
+        """Zero states of n copies of each agent; the caller may overwrite them in place."""
         like = next(self.parameters())
         _, state = self(like.new_zeros(len(self.rnn), n, self.rnn.network.input_size), None)
         return tuple(torch.zeros_like(field) for field in fields_of(state))

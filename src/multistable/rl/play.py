@@ -1,4 +1,4 @@
-"""Episodes of all agents in lockstep: the hidden state is carried from step to step, nothing is computed twice."""
+"""Episodes of all agents in lockstep. The hidden state is carried from step to step, so nothing is computed twice."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from multistable.rl.pomdp import POMDP
 from multistable.rl.replay import Episodes
 from multistable.scan.graphs import Graphed
 
-# On a GPU the host looks this often whether all episodes are over: looking waits for all that was launched before.
+# On a GPU the host looks once in so many steps whether all episodes are over: it waits for all that was launched.
 LOOK_EVERY = 32
 
 
 class Chance(NamedTuple):
-    """All that is random in episodes, drawn before they begin."""
+    """All that is random in some episodes, drawn before they begin."""
 
     starts: Tensor
     """From U(0, 1), ``(R, n)`` on the CPU."""
@@ -26,13 +26,13 @@ class Chance(NamedTuple):
 
 
 class Player:
-    """R agents, each in n copies of a process; all that changes is kept in the same tensors from episode to episode.
+    """R agents, each in n copies of a process. All episodes are written into the same tensors.
 
     Args:
-        network: the Q-networks; acting is greedy in its values.
+        network: the Q-networks; agents act greedily on their values.
         pomdp: what is played.
         copies: n.
-        reward_input: whether inputs are (a_{t-1}, o_t, r_{t-1}), and not (a_{t-1}, o_t).
+        reward_input: inputs are (a_{t-1}, o_t, r_{t-1}) instead of (a_{t-1}, o_t).
     """
 
     def __init__(self, network: QNetwork, pomdp: POMDP, copies: int, *, reward_input: bool) -> None:
@@ -56,11 +56,11 @@ class Player:
 
     @torch.no_grad()
     def play(self, chance: Chance, *, explore_only: bool = False) -> None:
-        """Play an episode in every copy; what happened is then in this object's tensors.
+        """Play an episode in every copy; this object's tensors then have what happened.
 
         Args:
-            chance: what is random in it.
-            explore_only: follow the exploration policy throughout; the network is not asked.
+            chance: all that is random in it.
+            explore_only: follow the exploration policy throughout, without the network.
         """
         self._begin(chance)
         step = self._explore if explore_only else self._greedy
@@ -94,7 +94,7 @@ class Player:
         return self._act(t, self._exploration[t][0])
 
     def _act(self, t: Tensor, action: Tensor) -> Tensor:
-        """Take an action in every copy, and write down what follows."""
+        """Take an action in every copy, and store what follows."""
         assert self._state is not None
         outcome = self.pomdp.step(self._state, action)
         self._state.copy_(outcome.state)

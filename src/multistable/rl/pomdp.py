@@ -10,7 +10,7 @@ from multistable.arguments import shown
 
 
 class Outcome(NamedTuple):
-    """What one step of every copy leads to; ``...`` are the copies, any number of dimensions of them."""
+    """The outcome of one step of every copy; ``...`` are the dimensions of the copies, any number of them."""
 
     state: Tensor
     observation: Tensor
@@ -24,10 +24,10 @@ class Outcome(NamedTuple):
 
 
 class POMDP(ABC):
-    """A process with few actions, in batched and functional form: its state goes in and comes out.
+    """A process with few actions, in batched and functional form: methods take a state and return the next.
 
-    After the end of an episode a copy is stepped on with the others until all have ended; what it returns then does
-    not matter.
+    A copy whose episode has ended is stepped with the others until all have ended; what it returns then does not
+    matter.
 
     Attributes:
         actions: how many.
@@ -37,9 +37,9 @@ class POMDP(ABC):
         discount: gamma.
         device, dtype: of observations and rewards.
         recordable: whether a step stays on the device, so that it can be recorded as a CUDA graph.
-        starts: draws that :meth:`reset` takes to the different initial states, all equally likely; empty where
-            they are too many.
-        action_names: in the order of the actions, for errors; empty where they have none.
+        starts: draws that lead :meth:`reset` to the different initial states, all equally likely; empty where there
+            are too many.
+        action_names: for errors, in the order of the actions; empty where they have none.
     """
 
     actions: int
@@ -68,8 +68,8 @@ class POMDP(ABC):
     def checked(self, action: Any) -> Tensor:
         """Actions ``(...)`` as indices, or an error where one is none of {0, ..., actions - 1}.
 
-        A table takes -1 for its last row, so that it would not notice. While a CUDA graph is recorded no value can be
-        looked at: such actions are those of the agents themselves.
+        Without this check, -1 would be the last row of a table. While a CUDA graph is recorded no value can be read:
+        the actions then come from the agents themselves.
         """
         try:
             given = torch.as_tensor(action)
@@ -90,13 +90,13 @@ class POMDP(ABC):
         return f"action must be integers of 0 to {self.actions - 1}{names}"
 
     def optimal(self, returns: Tensor, lengths: Tensor) -> Tensor | None:
-        """Whether policies are optimal, ``(...)``, from their episodes out of all :attr:`starts`.
+        """Whether policies are optimal, ``(...)``, judged by an episode from each of :attr:`starts`.
 
         Args:
             returns: non-discounted returns, ``(..., starts)``.
             lengths: of the episodes, ``(..., starts)``.
 
         Returns:
-            ``None`` where it is not known.
+            ``None`` where this is not known.
         """
         return None

@@ -9,7 +9,7 @@ from multistable.arguments import positive_integer
 
 
 class Episodes(NamedTuple):
-    """One episode of each of R agents, padded to H steps; what lies beyond an agent's own length has no meaning."""
+    """One episode of each of R agents, padded to H steps; entries beyond an agent's own length have no meaning."""
 
     inputs: Tensor
     """x_0, ..., x_H, ``(H + 1, R, features)``: x_t is the last input of the history at time t."""
@@ -24,14 +24,14 @@ class Episodes(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Which histories have to be computed for a batch: a transition's is a prefix of any later one of its episode."""
+    """The histories to compute for a batch: one of each episode, since the others are prefixes of it."""
 
     slots: Tensor
     """The transitions whose histories contain all others, longest first, ``(..., R, B)``."""
     lengths: Tensor
-    """Of these histories, ``(..., R, B)``; 0 for all beyond those that are needed."""
+    """The lengths of these histories, ``(..., R, B)``; 0 for those that are not needed."""
     rows: Tensor
-    """In which of them each transition of the batch is found, ``(..., R, B)``."""
+    """The number of the history that contains each transition of the batch, ``(..., R, B)``."""
 
 
 class Transitions(NamedTuple):
@@ -52,23 +52,23 @@ class Transitions(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The transitions of a buffer, oldest first, and the episodes that they are of, at most E of any agent."""
+    """The transitions of a buffer, oldest first, and their episodes, of which an agent has at most E."""
 
     slots: Tensor
-    """``(R, size)``; an agent with fewer transitions than another has its last repeated."""
+    """``(R, size)``; the last is repeated for an agent with fewer transitions than another."""
     episodes: Tensor
-    """Which episode each is of, ``(R, size)``."""
+    """The number of the episode of each, ``(R, size)``."""
     last: Tensor
-    """The slot of the last transition of each episode, ``(R, E)``; agents with fewer have others repeated."""
+    """The slot of the last transition of each episode, ``(R, E)``; some are repeated for agents with fewer."""
 
 
 class Replay:
     """The latest ``capacity`` transitions of each of R agents.
 
-    A transition is stored as its own last input, its action, its reward and its next input. The inputs before it are
-    those of the transitions before it, so memory grows with the number of transitions. Slots for 2 H more are
-    there: H for the inputs of histories whose first transitions have been replaced, and H because an episode is
-    written with its padding, which the next one overwrites.
+    A transition is stored as its own last input, its action, its reward and its next input. Earlier inputs of its
+    history are those of the transitions before it, so that memory grows with the number of transitions. There are 2 H
+    more slots: H for the inputs of histories whose first transitions were replaced, and H for the padding of the latest
+    episode, which the next one overwrites.
 
     Args:
         capacity: N, in transitions.
@@ -98,9 +98,9 @@ class Replay:
         self.actions, self.times = empty(slots, dtype=torch.long), empty(slots, dtype=torch.long)
         self.rewards, self.terminal = empty(slots), empty(slots, dtype=torch.bool)
         self.next_values = empty(slots)
-        """max_a Q_theta'(eta_{0:t+1}, a): kept by who has the target network, which changes seldom."""
+        """max_a Q_theta'(eta_{0:t+1}, a), written by the owner of the target network, which changes seldom."""
         self.written = empty(dtype=torch.long)
-        """How many transitions each agent ever added, ``(R,)``: the next goes to slot ``written % slots``."""
+        """How many transitions each agent has ever added, ``(R,)``; the next goes to slot ``written % slots``."""
         self._agents = torch.arange(agents, device=device).unsqueeze(-1)
         self._steps = torch.arange(self.horizon + 1, device=device)
 
@@ -134,14 +134,14 @@ class Replay:
         self.written += episodes.lengths if agents is None else episodes.lengths * agents
 
     def sample(self, draws: Tensor) -> Tensor:
-        """The slots of transitions, uniformly chosen: float64 ``draws (..., R, B)`` from U(0, 1) to ``(..., R, B)``."""
+        """The slots ``(..., R, B)`` of random transitions, by as many float64 ``draws`` from U(0, 1)."""
         self._check_filled()
         sizes = self.sizes.unsqueeze(-1)
         oldest = self.written.unsqueeze(-1) - sizes
         return (oldest + (draws * sizes).long()) % self._slots
 
     def lengths(self, slots: Tensor) -> Tensor:
-        """How many inputs the histories eta_{0:t} of transitions have, ``(..., R, B)`` as ``slots``."""
+        """The number of inputs of the histories eta_{0:t} of transitions in ``slots (..., R, B)``, in that shape."""
         return self.times[self._agents, slots] + 1
 
     def passes(self, slots: Tensor) -> Passes:
@@ -178,7 +178,7 @@ class Replay:
 
         Args:
             passes: the slots of the histories to compute, ``(R, passes)``; see :meth:`passes`.
-            rows: in which of them each transition is, ``(R, B)``.
+            rows: the number of the history that contains each transition, ``(R, B)``.
         """
         fields = (self.times, self.actions, self.rewards, self.terminal, self.next_values)
         return Transitions(self.prefixes(passes, longest), rows, *(field[self._agents, slots] for field in fields))

@@ -1,4 +1,4 @@
-"""The T-Maze (appendix D): a corridor, and at its end a turn that the first observation told."""
+"""The T-Maze (appendix D): a corridor, and a turn at its end that only the first observation shows."""
 
 import math
 from collections.abc import Callable
@@ -25,12 +25,12 @@ class TMaze(POMDP):
     """T-Mazes of length L, any number of them at once.
 
     A state is an integer: the layout, Up (0) or Down (1), times L + 3, plus the place. The places 0 to L are those
-    of the corridor, (0, 0) to (L, 0); L + 1 is (L, 1) and L + 2 is (L, -1), the terminal ones. What appendix D says
-    of each state and action is computed once, into tables.
+    of the corridor, (0, 0) to (L, 0); L + 1 is (L, 1) and L + 2 is (L, -1), the terminal ones. The functions of
+    appendix D are tables over all states and actions.
 
     Args:
         length: L, the length of the corridor.
-        device: of the tables, and of all that is computed.
+        device: where the tables are, and all that is computed.
         dtype: of observations and rewards.
     """
 
@@ -120,11 +120,11 @@ class TMaze(POMDP):
         return self._terminal[state]
 
     def optimal(self, returns: Tensor, lengths: Tensor) -> Tensor:
-        """Whether both layouts, last dimension, led to the treasure in the fewest steps."""
+        """Whether policies reached the treasure in the fewest steps in both layouts, the last dimension."""
         return ((returns == self.optimal_return) & (lengths == self.optimal_length)).all(dim=-1)
 
     def is_optimal(self, policy: Policy) -> bool:
-        """Whether a deterministic policy is optimal: it is played in both layouts."""
+        """Whether a deterministic policy is optimal; it plays both layouts."""
         state, _ = self.reset(torch.tensor(self.starts))
         returns, lengths = torch.zeros(2, dtype=self.dtype, device=self.device), torch.zeros(2, device=self.device)
         memory = None
@@ -136,7 +136,7 @@ class TMaze(POMDP):
         return bool(self.terminal(state).all() & self.optimal(returns, lengths))
 
     def optimal_policy(self, observations: Tensor, memory: Any) -> tuple[Tensor, Any]:
-        """Go right; at the junction, turn to where the first observation pointed."""
+        """Go right, and at the junction turn to the side that the first observation named."""
         memory = observations if memory is None else memory
         turn = torch.where(memory == 0, ACTIONS.index("up"), ACTIONS.index("down"))
         at_junction = observations == OBSERVATIONS.index("junction")

@@ -15,20 +15,20 @@ from multistable.training.fused_adam import FusedStep
 class Adam:
     """Kingma and Ba's Adam: elementwise, so that one step over stacked weights is a step of each member alone.
 
-    ``torch.optim.Adam`` has one learning rate for a whole parameter. Everything is updated in place, without reading
-    a number back, so that a step can be recorded (``multistable.scan.graphs``).
+    ``torch.optim.Adam`` has one learning rate for a whole parameter. This one updates everything in place and reads no
+    number back, so that a step can be recorded (``multistable.scan.graphs``).
 
-    A member whose gradient is not finite, or so large that its square is not, takes a gradient of 0 in its place: a
-    single NaN or infinity in the moments would stay there for ever.
+    Where a member's gradient is not finite, or its square is not, the member takes a gradient of 0 instead: a NaN or
+    an infinity in the moments would stay there for ever.
 
     Args:
         parameters: each ``(R, ...)``.
         rates: the learning rate of each member, ``(R,)``.
-        steps: how many steps have been taken before.
-        max_norms: the largest norm of each member's gradient, ``(R,)``, infinite for no limit: what is longer is
-            :func:`shortened` to it. ``None`` for no limits at all.
-        fused: whether a step is two kernels that see everything once, or PyTorch's operations one after the other.
-            ``None`` for the kernels where they can run (:func:`fits_kernels`).
+        steps: how many steps were taken before.
+        max_norms: the largest norm of each member's gradient, ``(R,)``, infinite for no limit; a longer gradient is
+            :func:`shortened`. ``None`` for no limits at all.
+        fused: compute a step by two kernels that read everything once, not by PyTorch's operations one after the
+            other. ``None`` for kernels where they can run (:func:`fits_kernels`).
     """
 
     betas = (0.9, 0.999)
@@ -50,7 +50,7 @@ class Adam:
         self._max_norms = None if max_norms is None else max_norms.to(self.parameters[0])
         self._passed_over = torch.zeros(len(rates), dtype=torch.long, device=self.parameters[0].device)
         self._zero = self.parameters[0].new_zeros(())
-        # One for each device and type would do; a float64 count is exact for any number of steps.
+        # A count in float64 is exact for any number of steps.
         self._steps = torch.tensor(float(steps), dtype=torch.float64, device=self.parameters[0].device)
         self._fused: FusedStep | None = None
         if fits_kernels(self.parameters) if fused is None else fused:
@@ -67,13 +67,13 @@ class Adam:
             self._fused(self.parameters, self.means, self.squares, gradients, self.betas, self.eps)
 
     def passed_over(self) -> list[int]:
-        """How many gradients of each member were not usable since this was last asked."""
+        """How many gradients of each member were not usable since the last call."""
         counts: list[int] = self._passed_over.tolist()
         self._passed_over.zero_()
         return counts
 
     def _step(self, gradients: Sequence[Tensor]) -> None:
-        """The step in PyTorch's operations: what the kernels are compared with."""
+        """The step by PyTorch's operations; the kernels are compared with it."""
         first, second = self.betas
         self._steps += 1
         usable = self._usable(gradients)
@@ -90,35 +90,35 @@ class Adam:
         torch._foreach_sub_(self.parameters, spread)
 
     def _usable(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients, 0 for members that cannot use theirs, which are counted."""
-        # The extreme entries, and not a sum of squares: no order of summation, so each member is judged as if alone.
+        """The gradients, with 0 for members that cannot use theirs; these are counted."""
+        # Extreme entries and not a sum of squares: without an order of summation each member is judged as if alone.
         members = [g.reshape(len(self._passed_over), -1) for g in gradients]
         extremes = torch.stack([extreme for m in members for extreme in (m.amax(dim=1), m.amin(dim=1))])
         finite = extremes.square().isfinite().all(dim=0)
         if not finite.is_cuda and bool(finite.all()):
-            return list(gradients)  # On the CPU a look costs less than the copies below.
+            return list(gradients)  # On the CPU reading the answer costs less than the copies below.
         self._passed_over += ~finite
-        # Not masked_fill, which changes the layout of what it is given, nor a number for 0, which is copied to a GPU.
+        # masked_fill would change the layout of the gradients, and a Python number for 0 would be copied to the GPU.
         return [torch.where(_for_each(finite, g), g, self._zero) for g in gradients]
 
 
 def fits_kernels(parameters: Sequence[Tensor]) -> bool:
-    """Whether the kernels can update parameters: in float32, on one GPU, contiguous, and where Triton is installed."""
+    """Whether kernels can update parameters: contiguous ones in float32 on one GPU, where Triton is installed."""
     device = parameters[0].device
     alike = all(p.device == device and p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
     return device.type == "cuda" and alike and importlib.util.find_spec("triton") is not None
 
 
 def shortened(gradients: Sequence[Tensor], max_norms: Tensor) -> list[Tensor]:
-    """The gradients of R members, each ``(R, ...)``, of a norm of at most ``max_norms (R,)`` (Pascanu et al., 2013).
+    """Gradients of R members, each ``(R, ...)``, shortened to norms of ``max_norms (R,)`` (Pascanu et al., 2013).
 
-    The norm of a member is that of all its gradients together. What is not longer stays as it is, to the last bit, and
-    so does what is not finite. Nothing is read back.
+    The norm of a member is that of all its gradients together. A gradient that is not longer, or not finite, stays as
+    it is, to the last bit. Nothing is read back.
     """
     members = [g.reshape(len(max_norms), -1) for g in gradients]
     largest = torch.stack([torch.linalg.vector_norm(m, math.inf, dim=1) for m in members]).amax(dim=0)
-    # Divided by their largest entry, for entries whose squares are out of range. Where it is 0 or not finite, the norm
-    # is NaN, which is not larger than anything: the gradient stays.
+    # Gradients are divided by their largest entry because squares may be out of range. Where that is 0 or not finite,
+    # the norm is NaN, no comparison with it is true, and the gradient stays.
     units = [g / _for_each(largest, g) for g in gradients]
     parts = [torch.linalg.vector_norm(u.reshape(len(max_norms), -1), dim=1) for u in units]
     norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)
@@ -128,14 +128,14 @@ def shortened(gradients: Sequence[Tensor], max_norms: Tensor) -> list[Tensor]:
 
 
 def _for_each(values: Tensor, like: Tensor) -> Tensor:
-    """One of ``values (R,)`` for each member of ``like (R, ...)``."""
+    """``values (R,)`` in a shape that multiplies each member of ``like (R, ...)`` by its own."""
     return values.reshape(-1, *[1] * (like.dim() - 1))
 
 
 def warn_of_passed_over(
     names: Sequence[str], counts: Sequence[int], advice: str = "A smaller learning rate may help"
 ) -> None:
-    """A warning, with some ``advice``, for each member that passed gradients over since it was last looked at."""
+    """Warn, with some ``advice``, of each member that passed gradients over; ``counts`` says how many."""
     for name, count in zip(names, counts, strict=True):
         if count:
             warnings.warn(

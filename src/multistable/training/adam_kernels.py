@@ -1,7 +1,7 @@
 """A step of Adam in two kernels: one judges the gradients of each member, one updates everything.
 
-Both see tensors ``(R, ...)`` as R members of ``width`` entries each, and have many of them in one launch. A program has
-``BLOCK`` entries of one member of one tensor. An entry goes through the same arithmetic whatever else is in the launch.
+Both take many tensors ``(R, ...)`` in one launch, each as R members of ``width`` entries. A program has ``BLOCK``
+entries of one member of one tensor. The arithmetic of an entry does not depend on what else is in the launch.
 """
 
 import triton
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def one_of(tensors, index):
-    """``tensors[index]``, for an index that is not known before."""
+    """``tensors[index]`` for an index that is not known at compile time."""
     chosen = tensors[0]
     for i in tl.static_range(1, len(tensors)):
         chosen = tl.where(index == i, tensors[i], chosen)
@@ -19,7 +19,7 @@ def one_of(tensors, index):
 
 @triton.jit
 def place(widths, members, BLOCK: tl.constexpr):
-    """What this program has: which tensor, which member, the first entry in that tensor, and how many entries."""
+    """The part of this program: its tensor, its member, its first entry in that tensor, and how many entries."""
     program = tl.program_id(0)
     index = tl.full((), 0, tl.int32)
     first = tl.full((), 0, tl.int32)
@@ -28,7 +28,7 @@ def place(widths, members, BLOCK: tl.constexpr):
     for i in tl.static_range(len(widths)):
         begin = end
         reached = program >= begin
-        width_i = tl.full((), 0, tl.int64) + widths[i]  # A width of 1 is a constant of compilation, which has no type.
+        width_i = tl.full((), 0, tl.int64) + widths[i]  # A width of 1 is a compile-time constant, without a type.
         index = tl.where(reached, i, index)
         first = tl.where(reached, begin, first)
         width = tl.where(reached, width_i, width)
@@ -44,7 +44,7 @@ def has_unusable(gradient, count, BLOCK: tl.constexpr):
     """Whether the square of one of ``count`` entries is not finite, as 0 or 1."""
     entry = tl.arange(0, BLOCK)
     g = tl.load(gradient + entry, mask=entry < count, other=0.0)
-    # 2 ** 64 is the smallest number whose square is infinite in float32. A NaN is not less than anything.
+    # 2 ** 64 is the smallest number whose square is infinite in float32. No comparison with a NaN is true.
     return tl.max(tl.where(tl.abs(g) < 18446744073709551616.0, 0, 1))
 
 
@@ -55,20 +55,19 @@ def judge(
 ):  # fmt: skip
     """Begin a step: count it, and the members that cannot use their gradient.
 
-    ``taken``, a number, is how many steps were taken before. ``now``, ``(3,)``, becomes the number of this step and the
-    factors that correct the mean and the root of the square for having begun at 0. ``unusable``, ``(R,)``, becomes the
-    number of this step for members that cannot use their gradient: other numbers are of other steps, so that nobody has
-    to clear it.
+    ``taken`` is how many steps were taken before. ``now (3,)`` becomes the number of this step and the factors that
+    correct the mean and the root of the square for their start at 0. ``unusable (R,)`` becomes the number of this step
+    for members that cannot use their gradient. Other numbers are of other steps, so that it is never cleared.
     """
     step = tl.load(taken) + 1.0
     if tl.program_id(0) == 0:
-        # In float64, as ``taken`` is: little is left of 1 - beta ** n where beta is near 1.
+        # In float64, as ``taken`` is: 1 - beta ** n loses most of its digits where beta is near 1.
         tl.store(now, step)
         tl.store(now + 1, 1.0 / (1.0 - tl.exp(step * LOG_FIRST)))
         tl.store(now + 2, 1.0 / tl.sqrt(1.0 - tl.exp(step * LOG_SECOND)))
     index, member, at, count = place(widths, members, BLOCK)
     gradient = one_of(gradients, index)
-    # The same twice: what is seen to be a multiple of 4 is loaded and stored by 4 entries at once.
+    # Both branches compute the same. Where all is a multiple of 4, the compiler loads and stores 4 entries at once.
     if (at % 4 == 0) & (count % 4 == 0):
         found = has_unusable(gradient + at // 4 * 4, count // 4 * 4, BLOCK)
     else:
@@ -105,13 +104,13 @@ def update(
     parameters, means, squares, gradients, widths, members, rates, taken, now, unusable,
     FIRST: tl.constexpr, SECOND: tl.constexpr, EPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """End the step that :func:`judge` has begun: move all parameters, and keep its number in ``taken``.
+    """End the step that :func:`judge` began: move all parameters, and keep the number of the step in ``taken``.
 
     ``rates`` is ``(R,)``. Members that cannot use their gradient take 0 in its place.
     """
     step = tl.load(now)
     if tl.program_id(0) == 0:
-        tl.store(taken, step)  # Not earlier: every program of judge reads it.
+        tl.store(taken, step)  # Not in judge, all programs of which read it.
     index, member, at, count = place(widths, members, BLOCK)
     usable = tl.load(unusable + member) != step.to(tl.int64)
     rate = tl.load(rates + member) * tl.load(now + 1).to(tl.float32)

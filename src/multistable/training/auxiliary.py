@@ -1,4 +1,4 @@
-"""Auxiliary losses (appendix H, Trinh et al. 2018): a decoder gives back stretches of the input from the states."""
+"""Auxiliary losses (appendix H, Trinh et al. 2018): a decoder reconstructs stretches of the input from the states."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from multistable.training.seeds import generator
 
 
 def decoder_of(config: RunConfig) -> Model:
-    """The decoder of a run: the cell, size and layers of its network, read out as an input; with weights of its own."""
+    """The decoder of a run: a network as large as the run's own, with other weights, whose readout is an input."""
     return Model.of(config, outputs=config.task.input_size, purpose="decoder")
 
 
@@ -27,21 +27,21 @@ def auxiliary_loss(
     ahead: bool = False,
     teacher_forcing: bool = True,
 ) -> Tensor:
-    """The mean squared error of a decoder that gives back stretches of the input.
+    """The mean squared error of a decoder that reconstructs stretches of the input.
 
-    From the network's state after time step ``e`` the decoder gives ``u_{e-stretch+1}, ..., u_e`` in this order, or,
-    looking ``ahead``, the next ones ``u_{e+1}, ..., u_{e+stretch}``. All stretches are decoded in one pass, as further
-    rows of the batch.
+    It starts in the network's state after time step ``e`` and gives ``u_{e-stretch+1}, ..., u_e`` in this order. With
+    ``ahead`` it predicts the next inputs ``u_{e+1}, ..., u_{e+stretch}``. All stretches are decoded in one pass, as
+    further rows of the batch.
 
     Args:
-        inputs: of the network, ``(time, ..., n, input_size)``.
-        states: of all its layers after each step, as ``RNN.advance`` returns them; gradients flow back through them.
-        decoder: with the layers of the network; its outputs have ``input_size`` values.
-        ends: after how many time steps each decoding begins, ``(..., k, n)`` for k stretches of each sequence.
+        inputs: what the network read, ``(time, ..., n, input_size)``.
+        states: those of all its layers after each step, as ``RNN.advance`` returns them; gradients flow through them.
+        decoder: has the layers of the network; its outputs have ``input_size`` values.
+        ends: the time step e of each decoding, counted from 1: ``(..., k, n)`` for k stretches of each sequence.
         stretch: time steps of a stretch.
-        ahead: predict the next stretch instead of giving back the last one.
-        teacher_forcing: at each step the decoder is given the true value of the step before, zero at the first;
-            otherwise zero at every step.
+        ahead: predict the next stretch instead of reconstructing the last one.
+        teacher_forcing: the decoder reads the true value of the step before, and zero at the first step; otherwise it
+            reads zero at every step.
 
     Returns:
         The mean over all values, ``(...)``.
@@ -73,7 +73,7 @@ def stretches_of(inputs: Tensor, starts: Tensor, stretch: int) -> Tensor:
 
 
 def ends_of_cuts(lengths: Tensor, stretch: int, stretches: int, *, ahead: bool = False) -> Tensor:
-    """Where sequences of ``lengths (..., n)`` are cut into stretches, one after another from the beginning.
+    """The ends of stretches that follow one another from the beginning of sequences of ``lengths (..., n)``.
 
     Returns:
         ``(..., stretches, n)``: ``stretch``, twice that, and so on.
@@ -84,11 +84,11 @@ def ends_of_cuts(lengths: Tensor, stretch: int, stretches: int, *, ahead: bool =
 
 
 class Auxiliary:
-    """The decoders of runs that are trained together, and where their stretches end.
+    """The decoders of runs that train together, and the ends of their stretches.
 
     Args:
-        configs: of the runs, which differ in their seed and learning rate alone.
-        decoders: of each run.
+        configs: the runs, which differ in their seed and learning rate alone.
+        decoders: one for each run.
     """
 
     def __init__(self, configs: Sequence[RunConfig], decoders: Sequence[Model]) -> None:
@@ -97,7 +97,7 @@ class Auxiliary:
         self.weight = configs[0].auxiliary_weight
 
     def loss(self, inputs: Tensor, states: Sequence[LayerState], ends: Tensor) -> Tensor:
-        """The loss ``(R,)`` of each run; arguments as for :func:`auxiliary_loss`, with R before k and n."""
+        """The loss of each run, ``(R,)``. Arguments are those of :func:`auxiliary_loss`, with R before k and n."""
         config = self.configs[0]
         return auxiliary_loss(
             inputs,
@@ -110,7 +110,7 @@ class Auxiliary:
         )
 
     def ends(self, n: int, device: torch.device, *purpose: str | int) -> Tensor:
-        """Where the stretches of ``n`` sequences of each run end, ``(R, k, n)``; drawn for a purpose, if at random."""
+        """The ends of the stretches of ``n`` sequences of each run, ``(R, k, n)``; ``purpose`` is for random ones."""
         config = self.configs[0]
         length, stretch, stretches = config.task.length, config.stretch, config.stretches
         if config.anchors == "cut":

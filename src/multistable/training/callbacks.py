@@ -1,4 +1,4 @@
-"""What a training tells those who watch it."""
+"""Callbacks: objects that hear of what happens in a training."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,33 +10,33 @@ Configs = Sequence[Any]
 
 
 class Callback:
-    """Watches a training. Derive from it and define what is of interest; each method is called in its turn.
+    """Watches a training. Derive from this class and define the methods that you need.
 
-    Runs that are trained together are reported together: ``configs`` and the lists beside it have one entry for each.
-    Raising an exception stops the training; what was recorded so far is kept, and the same call goes on from there.
+    Runs that are trained together are reported together: ``configs`` and the lists beside it have an entry for each
+    run. An exception stops the training. What was recorded is kept, and the same call of ``train`` goes on from there.
     """
 
     def on_start(self, configs: Configs, epoch: int, steps: int) -> None:
-        """Runs begin, or go on after ``epoch``; an epoch has ``steps`` gradient steps.
+        """Runs begin, or go on after ``epoch``. An epoch has ``steps`` gradient steps.
 
-        Agents have episodes in place of epochs, each of one step.
+        Agents have episodes in place of epochs, and each episode counts as one step.
         """
 
     def on_warmup_step(self, configs: Configs, step: WarmupStep) -> None:
-        """A step of the warmup of those runs that have one."""
+        """A step of the warmup; ``configs`` are those of the runs that are warmed up."""
 
     def on_step(self, configs: Configs, epoch: int, step: int) -> None:
-        """A gradient step has been asked of the device, the ``step``-th of ``epoch``."""
+        """The ``step``-th gradient step of ``epoch`` has been launched."""
 
     def on_epoch(self, configs: Configs, metrics: Sequence[dict[str, Any]]) -> None:
-        """An epoch, or the episodes up to an evaluation, have ended and their metrics are recorded; 0 is before."""
+        """The metrics of an epoch, or of an evaluation, are recorded; those of 0 are from before training."""
 
     def on_end(self, configs: Configs, summaries: Sequence[dict[str, Any]]) -> None:
         """Runs have finished."""
 
 
 class Callbacks(Callback):
-    """Several as one."""
+    """Several callbacks as one."""
 
     def __init__(self, callbacks: Iterable[Callback] | Callback) -> None:
         self._callbacks = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]

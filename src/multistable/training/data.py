@@ -1,4 +1,4 @@
-"""The sequences of runs that are trained together."""
+"""The sequences of runs that train together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from multistable.training.seeds import generator
 class Sets:
     """The learning sets, or the test sets, of R runs.
 
-    Runs of one seed have the same set, and a set whose task draws nothing is everyone's: each is kept once.
+    Runs of one seed share a set, and all runs share the set of a task that draws nothing. Each set is kept once.
 
     Attributes:
         inputs: D sets, ``(time, D, n, input_size)``.
         targets: ``(D, n, ...)``.
-        of_run: which of the D sets each run has, ``(R, 1)``.
+        of_run: the number of each run's set among the D, ``(R, 1)``.
     """
 
     inputs: Tensor
@@ -59,7 +59,7 @@ def sets(configs: Sequence[RunConfig], split: Split, device: torch.device) -> Se
 
 
 def _draw(config: RunConfig, seed: int, split: Split, device: torch.device) -> tuple[Data, bool]:
-    """The set of one run, and whether it is the same for every seed."""
+    """The set of one run, and whether every seed has the same."""
     draw = generator(seed, split)
     before = draw.get_state()
     task, dtype = config.task, getattr(torch, config.dtype)
@@ -71,12 +71,12 @@ def _draw(config: RunConfig, seed: int, split: Split, device: torch.device) -> t
 
 
 def _stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """``torch.stack``, without a copy of a single one."""
+    """``torch.stack`` that does not copy a single tensor."""
     return tensors[0].unsqueeze(dim) if len(tensors) == 1 else torch.stack(list(tensors), dim)
 
 
 class Division(NamedTuple):
-    """Which sequences of its learning set each run trains on, is validated on, and is selected by: each ``(R, n)``."""
+    """The rows of each run's learning set for training, for validation and for selection, each ``(R, n)``."""
 
     training: Tensor
     validation: Tensor
@@ -93,9 +93,10 @@ def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> D
 
 @dataclass(frozen=True)
 class TrainingSequences(SequenceSet):
-    """The inputs that R runs train on, for the measure and the warmup of their ensemble; none is copied.
+    """The inputs that R runs train on, for the measure and the warmup of their ensemble. They are not copied.
 
-    ``padded`` are the D sets, ``rows (R, n)`` the sequences of each run, in the set that ``of_run (R, 1)`` says.
+    ``padded`` has the D sets, ``of_run (R, 1)`` says which of them is each run's, and ``rows (R, n)`` are its
+    sequences there.
     """
 
     of_run: Tensor
@@ -103,13 +104,13 @@ class TrainingSequences(SequenceSet):
 
     @classmethod
     def of(cls, learning: Sets, rows: Tensor) -> "TrainingSequences":
-        """Those at ``rows`` of the learning sets."""
+        """The sequences at ``rows`` of the learning sets."""
         lengths = torch.full((rows.shape[1],), len(learning.inputs), device="cpu")
         return cls(learning.inputs, lengths, learning.of_run, rows)
 
     @classmethod
     def random(cls, configs: Sequence[RunConfig], size: int, device: torch.device) -> "TrainingSequences":
-        """In place of those that runs train on: as many, as long, and of numbers that tell nothing, u ~ N(0, 1)."""
+        """``size`` sequences as long as those of the task, but of random numbers from N(0, 1)."""
         shared, seeds = configs[0], list(dict.fromkeys(config.seed for config in configs))
         shape = (shared.task.length, size, shared.input_size)
         drawn = [torch.randn(shape, generator=generator(seed, "random"), dtype=torch.float64) for seed in seeds]
@@ -124,5 +125,5 @@ class TrainingSequences(SequenceSet):
         return self.padded[:, self.of_run, rows], self.lengths[indices]
 
     def of_members(self, members: Sequence[int]) -> "TrainingSequences":
-        """Those of some of the runs."""
+        """The sequences of some of the runs."""
         return TrainingSequences(self.padded, self.lengths, self.of_run[members], self.rows[members])

@@ -1,4 +1,4 @@
-"""The launches of a step of Adam on a GPU, through Triton."""
+"""A step of Adam on a GPU, by kernels in Triton: their launches."""
 
 import math
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# Entries of a program, 8 for each of its threads.
+# The entries of one program, 8 for each of its threads.
 BLOCK = 1024
 
-# Tensors of a launch. Each takes some arguments, and a launch has room for 4 KB of them.
+# The tensors of one launch. Each takes some arguments, and a launch has room for 4 KB of arguments.
 AT_ONCE = 16
 
 
 class FusedStep:
-    """Steps of Adam that read and write everything once, with the state that they need on the device.
+    """Steps of Adam that read and write everything once. Their state is on the device.
 
-    Nothing is read back and nothing copied from the host, so that a step can be recorded. The kernels load late: Triton
-    is not a dependency of this library.
+    Nothing is read back, and nothing is copied from the host, so that a step can be recorded. The kernels are imported
+    when a step is taken: Triton is not a dependency of this library.
 
     Args:
-        parameters: what will be moved, each ``(R, ...)``, contiguous and in float32.
+        parameters: the weights, each ``(R, ...)``, contiguous and in float32.
         rates: the learning rate of each member, ``(R,)``, in float32.
-        taken: how many steps have been taken, a number in float64, which steps count on.
-        passed_over: how many gradients of each member were not usable, ``(R,)``, which steps count on.
+        taken: how many steps were taken, a number in float64; each step adds 1.
+        passed_over: how many gradients of each member were not usable, ``(R,)``; each step adds its own.
     """
 
     def __init__(self, parameters: Sequence[Tensor], rates: Tensor, taken: Tensor, passed_over: Tensor) -> None:
@@ -61,9 +61,9 @@ class FusedStep:
         together = list(zip(parameters, means, squares, [g.contiguous() for g in gradients], strict=True))
         launches = [together[first : first + AT_ONCE] for first in range(0, len(together), AT_ONCE)]
         first, second = betas
-        # Without contraction of products and sums, arithmetic does not depend on how a kernel was compiled.
+        # Without fused multiply-adds, results do not depend on how a kernel was compiled.
         options = {"BLOCK": BLOCK, "num_warps": 4, "enable_fp_fusion": False}
-        # The kernels are launched on the present device, wherever their tensors are.
+        # Kernels are launched on the current device, which need not be that of their tensors.
         with torch.cuda.device_of(parameters[0]):
             for launch in launches:
                 *_, g = zip(*launch, strict=True)
@@ -79,7 +79,7 @@ class FusedStep:
                     p, m, s, g, widths, members, self._rates, self._taken, self._now, self._unusable,
                     FIRST=first, SECOND=second, EPS=eps, **options,
                 )  # fmt: skip
-        # As operations of PyTorch do by themselves: a graph that still needs the weights from before is to raise.
+        # PyTorch's operations do this by themselves: a graph that still needs the old weights then raises.
         torch.autograd.graph.increment_version([*parameters, *means, *squares])
 
 

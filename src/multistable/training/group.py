@@ -69,7 +69,7 @@ class Group(ABC, Generic[AnyConfig]):
         Among it is ``passed_over``, how many gradients of each run were not finite since the last time.
 
         Args:
-            stepping: the seconds that the weights took since the last time.
+            stepping: the seconds that training, or the first weights, took since the last time.
         """
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Group(ABC, Generic[AnyConfig]):
         """The weights that are kept of one of the runs, by the names of a :class:`Model`."""
 
     def cost(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What the record of a run says of its cost beside what all kinds say."""
+        """What the record of a run says of its cost, beyond what it says for every kind."""
         return {}
 
     def warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The run loop: what runs of every kind do, from their first weights to their results."""
+"""The run loop: it takes runs of every kind from their first weights to their results."""
 
 import math
 import time
@@ -43,7 +43,7 @@ def train_together(
 
 
 def _record(group: Group[Any], folders: Sequence[RunFolder], began: float, callback: Callback) -> None:
-    """Measure, and write down how far the runs are; what they did since the last time ``began`` then."""
+    """Measure the runs and write down how far they are; ``began`` is when they last went on."""
     columns = dict(group.measure(time.perf_counter() - began))
     passed_over = columns.pop("passed_over") or []
     seconds = round(time.perf_counter() - began, 3)
@@ -82,7 +82,7 @@ def _finish(group: Group[Any], folders: Sequence[RunFolder]) -> list[dict[str, A
 def _record_of(
     metrics: Sequence[Mapping[str, Any]], together: int, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """How results came about; ``seconds`` are those beside what the metrics have."""
+    """How results came about; ``seconds`` are added to those of the metrics."""
     passed_over = sum(row.get("passed_over", 0) for row in metrics)
     return {
         "seconds": round(sum(row["seconds"] for row in metrics) + seconds, 3),

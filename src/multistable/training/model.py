@@ -44,7 +44,7 @@ class Readout(nn.Module):
 
     @classmethod
     def stacked(cls, readouts: Sequence["Readout"]) -> "Readout":
-        """The readouts of the members of an ensemble as one."""
+        """Several readouts as one, their weights stacked."""
         together = copy.deepcopy(readouts[0])
         together.weight = nn.Parameter(torch.stack([readout.weight.detach() for readout in readouts]))
         together.bias = nn.Parameter(torch.stack([readout.bias.detach() for readout in readouts]))
@@ -52,7 +52,7 @@ class Readout(nn.Module):
 
 
 class Model(nn.Module):
-    """What a run trains: ``rnn`` and ``readout``, of one run, or with stacked weights of several."""
+    """What a run trains, a network ``rnn`` and its ``readout``; or those of several runs with stacked weights."""
 
     def __init__(self, rnn: RNN, readout: Readout) -> None:
         super().__init__()
@@ -78,9 +78,9 @@ class Model(nn.Module):
         """The network of a run with its initial weights, before any warmup.
 
         Args:
-            config: of the run.
-            outputs: of the readout; those of the task when not given.
-            purpose: of the random numbers that the weights are drawn from.
+            config: the run.
+            outputs: how many the readout has; those of the task when not given.
+            purpose: names the random numbers that the weights are drawn from.
         """
         dtype = getattr(torch, config.dtype)
         draw = generator(config.seed, purpose)

@@ -20,7 +20,7 @@ from multistable.training.summary import check_summary
 
 
 def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Config:
-    """The configuration that ``to_dict`` of one wrote; ``data`` is the folder of the task's files."""
+    """The inverse of ``Config.to_dict``, for a run of any kind; ``data`` is the folder of the task's files."""
     return config_class(settings["task"]["name"]).from_dict(settings, data)
 
 
@@ -34,10 +34,10 @@ class BusyRunError(RuntimeError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on from the end of an epoch, or from between two episodes.
+    """What a run needs to go on after an epoch or an episode.
 
     Attributes:
-        tensors: weights, optimiser state and whatever else there is of tensors, by name.
+        tensors: weights, the optimiser's state and all other tensors, by name.
         notes: everything else, as JSON has it.
     """
 
@@ -50,15 +50,15 @@ class RunFolder:
 
     ============================  =====================================================================
     ``config.json``               the configuration
-    ``metrics.jsonl``             one line for each epoch, or each evaluation; 0 is before training
-    ``warmup.json``               VAA* at each step of the warmup of runs that have one; VAA, if asked
-    ``weights.safetensors``       the weights of the lowest validation loss, of an agent the last ones
-    ``summary.json``              the results, written last: a run that has one is finished
-    ``checkpoint-E.safetensors``  what is needed to go on after epoch or episode E, of the latest two
+    ``metrics.jsonl``             a line for each epoch or evaluation; that of 0 is from before training
+    ``warmup.json``               VAA* at each step of the warmup, and VAA where asked for
+    ``weights.safetensors``       the weights of the lowest validation loss; of an agent the last ones
+    ``summary.json``              the results, written last: a run that has this file is finished
+    ``checkpoint-E.safetensors``  what is needed to go on after epoch or episode E; the latest two
     ============================  =====================================================================
 
     Args:
-        path: the folder; made when first written to.
+        path: the folder; it is made when something is first written to it.
     """
 
     def __init__(self, path: os.PathLike[str] | str) -> None:
@@ -77,9 +77,10 @@ class RunFolder:
 
     @contextmanager
     def claimed(self, patience: float = 0.0, name: str = ".lock") -> Iterator[None]:
-        """Keep other processes away; the claim ends with the process, however that ends.
+        """Keep other processes away; a claim ends with its process, however that ends.
 
-        One that is there has ``patience`` seconds to end. Claims by different names do not exclude each other.
+        If another process has the claim, wait up to ``patience`` seconds for it. Claims by different names do not
+        exclude each other.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / name)
@@ -98,7 +99,7 @@ class RunFolder:
         return (self.path / "summary.json").exists()
 
     def config(self, data: Path | str | None = None) -> Any:
-        """The configuration, of whatever kind; ``data`` is the folder of the task's files."""
+        """The configuration of the run, whatever its kind; ``data`` is the folder of the task's files."""
         return config_of(self._read_json("config.json", "task", "cell"), data)
 
     def summary(self) -> dict[str, Any]:
@@ -111,11 +112,11 @@ class RunFolder:
         return summary
 
     def warmup(self) -> dict[str, Any] | None:
-        """The course of the warmup, of a run that had one."""
+        """The course of the warmup, if the run had one."""
         return self._read_json("warmup.json") if (self.path / "warmup.json").exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What was recorded at each epoch. A last line that was cut off in the middle of its writing is left out."""
+        """What was recorded at each epoch, without a last line that was cut off while it was written."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         rows = []
@@ -131,7 +132,7 @@ class RunFolder:
         return rows
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights of the lowest validation loss of a finished run."""
+        """The weights that are kept of a finished run."""
         path = self.path / "weights.safetensors"
         try:
             return load_file(path)
@@ -157,9 +158,9 @@ class RunFolder:
             file.write(json.dumps(row) + "\n")
 
     def keep_metrics(self, up_to: int, unit: str = "epoch") -> None:
-        """Forget what was recorded after an epoch or episode, the ``unit``, before it is done again."""
+        """Forget the rows whose epoch or episode (the ``unit``) is after ``up_to``: these will be trained again."""
         path = self.path / "metrics.jsonl"
-        # Also where nothing is kept: what follows must not be written after a line that was cut off.
+        # Also where no row is kept: the next row must not be appended to a line that was cut off.
         if path.exists():
             kept = [row for row in self.metrics() if row[unit] <= up_to]
             write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept).encode())
@@ -180,13 +181,13 @@ class RunFolder:
             raise DamagedRunError(f"{path} cannot be read: {error}. Without it the run starts anew") from error
 
     def write_checkpoint(self, epoch: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint. The one before is kept: runs trained together go on from one they all have."""
+        """Write a checkpoint. The one before stays: runs that train together go on from one that all of them have."""
         notes = {"notes": json.dumps(checkpoint.notes)}
         write_atomically(self._checkpoint_path(epoch), save(_plain(checkpoint.tensors), metadata=notes))
         self._remove_checkpoints([earlier for earlier in self.checkpoints() if earlier < epoch][:-1])
 
     def finish(self, summary: Any) -> None:
-        """Write the results; what was kept to go on from is no longer needed."""
+        """Write the results, and remove the checkpoints, which are no longer needed."""
         self.write_json("summary.json", summary)
         self._remove_checkpoints(self.checkpoints())
 
@@ -213,12 +214,12 @@ class RunFolder:
 
     @property
     def _again(self) -> str:
-        """What to do about a damaged file: what has a summary counts as finished, and is not run again by itself."""
+        """What to do about a damaged file: a run with a summary counts as finished and is not run again by itself."""
         return f". Delete {self.path} to run it again" if self.finished else ""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under another name, and give it its own when it is whole and on the disk."""
+    """Write a file under another name, and rename it when it is whole and on the disk."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:

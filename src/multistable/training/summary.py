@@ -1,4 +1,4 @@
-"""What the stored results of a run must be, whichever file they are read from."""
+"""Checks of the stored results of a run, whichever file they are read from."""
 
 import json
 import math
@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 LONGEST = 40
-"""Characters that an error repeats of what it was given."""
+"""How many characters of a wrong value an error repeats."""
 
 
 class Kind(NamedTuple):
-    """What a value of JSON may be: in words, and whether one is."""
+    """A kind of JSON value: its description, and a test of whether a value is of this kind."""
 
     accepted: str
     fits: Callable[[Any], bool]
 
     def or_null(self) -> "Kind":
-        """The same, or null."""
+        """This kind, or null."""
         return Kind(f"{self.accepted} or null", lambda value: value is None or self.fits(value))
 
 
 def _is_number(value: Any) -> bool:
-    """Finite, too: what has diverged is stored as null, and NaN would count as a value in every mean."""
+    """Finite numbers only: what has diverged is stored as null, and a NaN would spoil every mean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -36,7 +36,7 @@ PRETRAINING = {"seconds": NUMBER, "steps": NUMBER}
 
 
 def check_summary(summary: Any) -> None:
-    """``results`` and ``record`` are there, and have what is shown, compared and reckoned with."""
+    """Check that ``results`` and ``record`` are there, with all that is shown, compared and computed with."""
     check_entries("", summary, {"results": OBJECT, "record": OBJECT})
     results, record = summary["results"], summary["record"]
     check_entries("results", results, dict.fromkeys(results, NUMBER.or_null()) | {"warmup": TEXT.or_null()})
@@ -46,7 +46,7 @@ def check_summary(summary: Any) -> None:
 
 
 def check_entries(name: str, content: Any, entries: Mapping[str, Kind]) -> None:
-    """An object has all of these entries, each of its kind; the error names the first that is not so."""
+    """Check that an object has these entries, each of its kind. The error names the first that it has not."""
     check_kind(name or "it", content, OBJECT)
     for entry, kind in entries.items():
         path = f"{name}.{entry}" if name else entry
@@ -56,7 +56,7 @@ def check_entries(name: str, content: Any, entries: Mapping[str, Kind]) -> None:
 
 
 def check_kind(name: str, value: Any, kind: Kind) -> None:
-    """A value is of a kind."""
+    """Check that a value is of a kind."""
     if not kind.fits(value):
         written = json.dumps(value)
         got = written if len(written) <= LONGEST else f"{written[:LONGEST]}..."

@@ -47,7 +47,7 @@ class SupervisedGroup(Group[RunConfig]):
         self._losses: dict[str, list[float]] = {}
 
     def _check_scores(self) -> None:
-        """The task has a loss and an accuracy of each run: a task of the user's own may be wrong."""
+        """Check that the task gives a loss and an accuracy for each run: a task of the user's own may not."""
         # One sequence more than there are runs, so that the two cannot be mistaken for each other.
         inputs, targets = self.learning.take(self.rows.training[:, : len(self.configs) + 1])
         outputs = inputs.new_zeros(self.task.answers, *inputs.shape[1:3], self.task.output_size)
@@ -119,7 +119,7 @@ class SupervisedGroup(Group[RunConfig]):
         ends = epoch in (shared.pretraining, shared.duration)
         columns: dict[str, Sequence[Any] | None] = {}
         if shared.kind.auxiliary:
-            # The cost of pretraining is that of its steps: measures at each epoch are for those who watch it.
+            # The cost of pretraining is that of its steps: the measures of each epoch are there to be watched.
             columns |= {"phase": [self.phase(epoch)] * runs, "step_seconds": [round(stepping, 3)] * runs}
         columns |= self._losses
         columns["reconstruction_loss"] = self.reconstruct()
@@ -182,11 +182,11 @@ class SupervisedGroup(Group[RunConfig]):
         self._decoder = {} if self.auxiliary is None else dict(self.auxiliary.decoder.named_parameters())
 
     def _enter(self, phase: str, steps: int = 0) -> None:
-        """Begin a phase, or be ``steps`` gradient steps in it: what is minimised, and the optimiser of what moves."""
+        """Set what is minimised in a phase, and the optimiser, which has taken ``steps`` steps of the phase before."""
         self._phase, pretraining = phase, phase == "pretraining"
         self._minimised = [] if pretraining else ["training_loss"]
         self._minimised += [] if self.auxiliary is None else ["training_reconstruction_loss"]
-        # Nothing tells the readout anything in the pretraining.
+        # The loss of the pretraining does not depend on the readout.
         of_model = {name: w for name, w in self._weights.items() if name.startswith("rnn.") or not pretraining}
         self._moved = of_model | {f"decoder.{name}": weight for name, weight in self._decoder.items()}
         rates = torch.tensor([config.learning_rate for config in self.configs], dtype=torch.float64)
@@ -266,7 +266,7 @@ class SupervisedGroup(Group[RunConfig]):
         return _where_finite(shares, self._all, self.ensemble)
 
     def _measured(self, members: list[int]) -> dict[str, Any]:
-        """How some of the runs are measured: every measure of an epoch sees the same states."""
+        """The options of a measure of some of the runs: every measure of an epoch sees the same states."""
         draws = [generator(self.configs[index].seed, "vaa", self._done) for index in members]
         return self.measure_options | {"generator": draws}
 
@@ -303,7 +303,7 @@ class SupervisedGroup(Group[RunConfig]):
     def _test(self) -> tuple[Scores, Scores | None]:
         """Scores of the best weights on the test sets, and on the selection sets where there are any.
 
-        The best weights replace the last ones, of which nothing more is wanted.
+        The best weights replace the last ones, which are not needed any more.
         """
         testing = sets(self.configs, "test", self.device)
         rows = torch.arange(testing.size, device=self.device).expand(len(self.configs), -1)

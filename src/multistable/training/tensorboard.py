@@ -1,4 +1,4 @@
-"""The course of a training for TensorBoard."""
+"""Metrics for TensorBoard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,16 +14,17 @@ from multistable.training.store import RunFolder
 class TensorBoard(Callback):
     """Writes every run's metrics into its own folder, for ``tensorboard --logdir OUT``.
 
-    The metrics of an epoch or episode are at the step of that number, VAA* and the loss of the warmup at the step
-    of the warmup, the test's scores at the best epoch. What a run that goes on repeats has the same values as before.
+    The metrics of an epoch or episode have its number as their step, VAA* and the loss of the warmup have the step of
+    the warmup, and the test scores have the best epoch. A run that goes on writes some values a second time; they are
+    the same.
 
     Args:
-        out: as for :func:`train`.
+        out: the folder that :func:`train` is given.
     """
 
     def __init__(self, out: Path | str) -> None:
         try:
-            # Late: an extra, and slow to import.
+            # Imported here because it is an extra, and slow to import.
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise missing("TensorBoard output", "tensorboard") from error

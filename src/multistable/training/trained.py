@@ -7,10 +7,12 @@ from multistable.training.store import RunFolder
 
 
 def load(path: PathLike[str] | str) -> Model:
-    """The network of a finished run with its best weights, of an agent its last; ``load(path).rnn`` is an ``ms.RNN``.
+    """The network of a finished run with its best weights, or of an agent with its last ones.
+
+    ``load(path).rnn`` is an ``ms.RNN``.
 
     Args:
-        path: the folder of the run, also as the ``RunFolder`` that ``train`` returns.
+        path: the folder of the run, or the ``RunFolder`` that ``train`` returned.
     """
     folder = RunFolder(path)
     if not folder.finished:

@@ -19,7 +19,7 @@ from multistable.training.settings import Config
 from multistable.training.store import BusyRunError, RunFolder
 
 CLAIMING = 10.0
-"""Seconds that another process has to claim the runs of a group, which takes it a moment."""
+"""How many seconds a process waits while another claims runs of the same group."""
 
 
 def train(
@@ -32,23 +32,23 @@ def train(
 ) -> list[RunFolder]:
     """Train runs, each in its own folder under ``out``.
 
-    Runs that :meth:`Config.goes_with` says can be, those that differ in nothing but their seed, version, learning rate
-    and k, are trained as one ensemble; each ends as it would alone. A finished run is not run again. A run that was
-    interrupted, at whatever moment, goes on after its last whole epoch, or an agent after its last evaluation, with the
-    same numbers as if it had not been.
+    Runs that differ only in their seed, version, learning rate and k are trained as one ensemble (see
+    :meth:`Config.goes_with`); each ends as it would alone. A finished run is not run again. A run can be interrupted at
+    any moment: it then goes on after its last whole epoch, an agent after its last evaluation, and ends with the same
+    numbers.
 
     Args:
         configs: the runs.
         out: where their folders are.
-        device: a GPU if there is one, when not given.
-        callbacks: told of what happens.
-        together: the most runs in one launch.
+        device: where to train; when not given, a GPU if there is one.
+        callbacks: objects that hear of what happens.
+        together: the largest number of runs in one launch.
 
     Returns:
         The folders, in the order of ``configs``.
 
     Raises:
-        BusyRunError: after all others are done, when another process is working on some of the runs.
+        BusyRunError: another process is working on some of the runs; all others are finished by then.
     """
     configs = _runs(configs)
     together = positive_integer("together", together)
@@ -72,7 +72,7 @@ def usual_device() -> torch.device:
 
 
 def chosen_device(device: torch.device | str | int | None, here: bool = True) -> torch.device | None:
-    """The device that was asked for, if any; one that this machine has, unless it need not be ``here``."""
+    """The device that was asked for, or ``None``. With ``here`` it must be one that this machine has."""
     if device is None:
         return None
     there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -85,7 +85,7 @@ def chosen_device(device: torch.device | str | int | None, here: bool = True) ->
 
 
 def _runs(given: Any) -> list[Config]:
-    """The configurations that are to be trained."""
+    """What :func:`train` was given, as a list of configurations."""
     runs = [given] if isinstance(given, Config) or not isinstance(given, Iterable) else list(given)
     other = [run for run in runs if not isinstance(run, Config)]
     if other:
@@ -94,17 +94,17 @@ def _runs(given: Any) -> list[Config]:
 
 
 def groups(configs: Iterable[AnyConfig], together: int) -> list[list[AnyConfig]]:
-    """Runs that can be trained in one launch, at most ``together`` of them; each run once."""
+    """Divide runs, without repetitions, into groups of at most ``together`` that can be trained in one launch."""
     alike: dict[str, dict[str, AnyConfig]] = {}
     for config in configs:
-        # Not by its name, which leaves out the settings of the warmup: one ensemble has one warmup.
+        # The name of a classic run leaves out the settings of the warmup, but one ensemble has one warmup.
         alike.setdefault(json.dumps(config.goes_with().to_dict()), {})[config.name] = config
     lists = [list(runs.values()) for runs in alike.values()]
     return [runs[start : start + together] for runs in lists for start in range(0, len(runs), together)]
 
 
 def _check_files(configs: Sequence[Config], out: Path | str) -> None:
-    """What the task of a group reads is there, if any of its runs has yet to be trained."""
+    """Check that the files of a group's task are there, if any of its runs has yet to be trained."""
     task = configs[0].task
     if isinstance(task, Task) and not all(RunFolder.of(config, out).finished for config in configs):
         task.check_files()
@@ -130,7 +130,7 @@ def _claim(configs: Sequence[Config], out: Path, claims: ExitStack) -> tuple[lis
     left = [(config, folder) for config in configs if not (folder := RunFolder.of(config, out)).finished]
     with ExitStack() as turn:
         if len(left) > 1:
-            # One process at a time: those that come to a group at the same instant would divide it between them.
+            # One process at a time. Two that claimed runs of a group at the same instant would divide it between them.
             with contextlib.suppress(BusyRunError):
                 turn.enter_context(RunFolder.of(configs[0], out).claimed(CLAIMING, ".group"))
         for config, folder in left:
@@ -146,10 +146,10 @@ def _claim(configs: Sequence[Config], out: Path, claims: ExitStack) -> tuple[lis
 
 
 def _starts(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
-    """The epoch that runs go on from, and which: all together from one that all have, if there is one."""
+    """Each epoch or episode that some runs go on from, with these runs: one for all, if all have a checkpoint of it."""
     if not runs:
         return []
-    # A run that has made no epoch yet can as well begin anew.
+    # A run that has finished no epoch loses nothing when it begins anew.
     epochs = [
         {NEW, *folder.checkpoints()} if max(folder.checkpoints(), default=NEW) <= 0 else set(folder.checkpoints())
         for _, folder in runs
