@@ -1,44 +1,34 @@
-"""The kinds of runs. What a kind consists of is named here, and imported when a run of it is met."""
+"""The kinds of runs. They are named here, and imported when a run of the kind is met."""
 
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from multistable.training.settings import Config
 
-
-class Kind(NamedTuple):
-    """A kind of run, each part as ``"module:name"``."""
-
-    config: str
-    """The class of its configurations, a :class:`Config`."""
-    tasks: str
-    """What its runs can be trained on: classes by name."""
-    group: str
-    """The class that trains runs together, a :class:`Group`."""
-
-
-KINDS = [
-    Kind(
-        "multistable.training.config:RunConfig",
-        "multistable.tasks:TASKS",
-        "multistable.training.supervised:SupervisedGroup",
-    ),
-    Kind("multistable.rl.config:AgentConfig", "multistable.rl.config:PROCESSES", "multistable.rl.group:AgentGroup"),
-]
+KINDS = {
+    "multistable.training.config:RunConfig": "multistable.training.supervised:SupervisedGroup",
+    "multistable.rl.config:AgentConfig": "multistable.rl.group:AgentGroup",
+}
+"""The class of a kind's configurations, and the class that trains its runs together, each as ``"module:name"``."""
 
 
 def config_class(task: str) -> type[Config]:
-    """The class of the configurations of runs on a task, by the task's name; the first kind's for an unknown one."""
-    kind = next((kind for kind in KINDS if task in _part(kind.tasks)), KINDS[0])
-    return _part(kind.config)
+    """The class of the configurations of runs on a task, by its name; the first kind's for a name that none has."""
+    return next((kind for kind in _config_classes() if task in kind.tasks), next(_config_classes()))
 
 
 def group_class(config: Config) -> Any:
     """The class that trains runs with such a configuration together."""
-    names = [f"{base.__module__}:{base.__qualname__}" for base in type(config).__mro__]
-    return _part(next(kind.group for kind in KINDS if kind.config in names))
+    names = (f"{base.__module__}:{base.__qualname__}" for base in type(config).__mro__)
+    return _imported(next(KINDS[name] for name in names if name in KINDS))
 
 
-def _part(place: str) -> Any:
+def _config_classes() -> Iterator[type[Config]]:
+    """Each is imported when it is asked for."""
+    return map(_imported, KINDS)
+
+
+def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
