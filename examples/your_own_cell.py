@@ -2,6 +2,8 @@
 
 Run: python examples/your_own_cell.py
 
+On the command line, in this folder: multistable train copy --T 20 --cell your_own_cell:Leaky
+
 The paper's warmup, Algorithm 3, does not always succeed on networks this small. The seed below is one with which all
 four do; of the seeds 0 to 3, with the other three at least one of the four failed, and warmup said so. The default
 warmup depends less on luck, but the stack of two layers resists it: see docs/reference/warmup.md.

@@ -2,6 +2,8 @@
 
 Run: python examples/your_own_task.py
 
+On the command line, in this folder: multistable train your_own_task:MarkedSign --T 50 --cell gru
+
 It takes about half a minute of one core. The classic GRU guesses, and the warmed-up one learns. The last two lines are
 
     classic: 0.499 of the test sequences answered correctly

@@ -44,9 +44,9 @@ def check_callable(name: str, value: Any, accepted: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Numbers of NumPy and the like as Python's own, which JSON can write; in dicts, lists and tuples too.
+    """Numbers of NumPy and tensors of one number as Python's own, which JSON can write, also inside dicts and lists.
 
-    All else, Python's own numbers among it, is as it was.
+    Everything else stays as it is.
     """
     if isinstance(value, dict):
         return {name: plain(entry) for name, entry in value.items()}
@@ -62,7 +62,7 @@ def plain(value: Any) -> Any:
 
 
 def truth_value(name: str, value: Any) -> bool:
-    """A truth value, Python's own or NumPy's: of a word such as "no" Python would say that it is true."""
+    """``value`` as a ``bool``, from Python's own or NumPy's; words are refused, since Python takes "no" for true."""
     given = plain(value)
     if not isinstance(given, bool):
         raise ValueError(f"{name} must be true or false, got {shown(value)}")
@@ -70,7 +70,7 @@ def truth_value(name: str, value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """What was given, for an error: itself where it is short, else what it is, so that no tensor fills the screen."""
+    """A value as an error shows it: itself if it is short, else its type, so that no tensor fills the screen."""
     if getattr(value, "shape", ()):
         return f"{type(value).__name__} of shape {tuple(value.shape)}"
     text = repr(value)

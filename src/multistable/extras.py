@@ -1,4 +1,4 @@
-"""Packages that only some things need, and how to install them."""
+"""Optional packages, and how to install them."""
 
 EXTRAS = {
     "gymnasium": "rl",
@@ -9,14 +9,14 @@ EXTRAS = {
     "ray": "ray",
     "tensorboard": "tensorboard",
 }
-"""The extra of ``pyproject.toml`` that each is in."""
+"""The extra of ``pyproject.toml`` that each package is in."""
 
 
 def how_to_install(package: str) -> str:
-    """The package alone, or all of its extra: the library itself is installed from a checkout."""
+    """The commands that install a package alone, or its whole extra from a checkout."""
     return f'pip install {package}, or in a checkout of multistable pip install ".[{EXTRAS[package]}]"'
 
 
 def missing(what: str, package: str) -> ModuleNotFoundError:
-    """The error of what needs a package that is not installed."""
+    """The error for a feature, ``what``, whose package is not installed."""
     return ModuleNotFoundError(f"{what} needs the package {package}: {how_to_install(package)}", name=package)

@@ -1,4 +1,4 @@
-"""The option ``--where``: some of the runs of experiments, by their settings."""
+"""The option ``--where``, which chooses runs of experiments by their settings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from multistable.experiments.scales import Scale, comparable, settings_in
 
 
 def conditions(where: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Settings and their values, from ``T=300,600`` and so on; what is given on one setting adds up."""
+    """Each setting with its values, from texts such as ``T=300,600``; the values of one setting add up."""
     found: dict[str, tuple[str, ...]] = {}
     for text in where:
         setting, _, listed = (part.strip() for part in text.partition("="))
@@ -23,7 +23,7 @@ def conditions(where: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def check_conditions(wanted: Sequence[Experiment], scale: Scale) -> None:
-    """Refuse conditions that no run fulfils, one of them alone or all together."""
+    """Refuse a condition that no run meets, and conditions that no run meets together."""
     if not scale.conditions:
         return
     names = ", ".join(experiment.name for experiment in wanted) if len(wanted) < 4 else f"the {len(wanted)} experiments"

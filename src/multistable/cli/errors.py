@@ -1,4 +1,4 @@
-"""Errors and interruptions as a user should see them: what was wrong and what to do, without a traceback."""
+"""Errors and interruptions without a traceback: what was wrong, and what to do."""
 
 import signal
 import threading
@@ -16,20 +16,20 @@ FAILED, WRONG_ARGUMENTS, INTERRUPTED = 1, 2, 130
 
 @contextmanager
 def reporting(debug: bool = False, if_interrupted: str = "Interrupted.") -> Iterator[None]:
-    """Turn what goes wrong inside into a message on stderr and an exit code.
+    """A context that turns errors into a message on stderr and an exit code.
 
-    Errors that are nobody's fault but the program's pass through with their traceback.
+    Errors of the program itself pass through with their traceback.
 
     Args:
         debug: show the traceback of every error.
-        if_interrupted: said after Ctrl-C or SIGTERM.
+        if_interrupted: the message after Ctrl-C or SIGTERM.
     """
     interruptions = _Interruptions()
     try:
         with interruptions:
             yield
     except (KeyboardInterrupt, Exception) as error:
-        # What fails after an interruption fails because of it: an import cut off in the middle, an output that ended.
+        # An error after an interruption is a consequence of it, for instance an import that was cut off.
         interrupted = interruptions.came or isinstance(error, KeyboardInterrupt)
         told = (INTERRUPTED, if_interrupted) if interrupted else _told(error)
         if told is None:
@@ -58,7 +58,7 @@ def _told(error: BaseException) -> tuple[int, str] | None:
                 "--batch-size takes less for each.\nFinished runs are kept; --debug shows where this comes from."
             )
         case BrokenPipeError():
-            return None  # Whoever reads the output has closed it; typer ends quietly.
+            return None  # The reader of the output has closed it; typer ends quietly.
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return FAILED, f"{where}{error.strerror or error}"
@@ -68,7 +68,7 @@ def _told(error: BaseException) -> tuple[int, str] | None:
 
 
 class _Interruptions:
-    """A context in which SIGTERM is as Ctrl-C, and both are remembered: what is running ends in order."""
+    """A context that treats SIGTERM like Ctrl-C, and remembers that one of them came."""
 
     def __init__(self) -> None:
         self.came = False

@@ -1,4 +1,4 @@
-"""What the commands share that are about experiments of the paper."""
+"""What ``reproduce``, ``claims`` and ``report`` share: which experiments are meant, and which results there are."""
 
 import shlex
 import sys
@@ -27,7 +27,7 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
 
 
 def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) -> Scale:
-    """A scale by name, with products of a precision, and only the runs that ``where`` names."""
+    """A scale by name, at a precision, with only the runs that ``where`` chooses."""
     if name not in SCALES:
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
     if precision not in PRECISIONS:
@@ -38,7 +38,7 @@ def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) 
 def results_in(
     files: Sequence[Path] | None, out: Path, wanted: Sequence[Experiment], scale: Scale
 ) -> dict[str, Result]:
-    """The results of experiments at a scale, of which there must be some: in files, else in the folders of runs."""
+    """The results of experiments at a scale, from ``files`` or else from the run folders in ``out``; at least one."""
     from multistable.experiments.archive import by_name
     from multistable.experiments.report import everything
 

@@ -1,4 +1,4 @@
-"""``--minutes``: commands that stop by themselves, and go on when they are given again."""
+"""The option ``--minutes``: a command stops by itself, and goes on when it is given again."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -10,15 +10,15 @@ from multistable.training import Callback
 
 
 class Limit:
-    """A context in which training ends in order when the minutes are over, and says so.
+    """A context that stops training in order when the minutes are over, and says so.
 
     Args:
-        minutes: from now on; no limit when not given.
-        left: how many runs are not finished, when it comes to that; not said when not given.
+        minutes: how long training may take from now on; no limit when not given.
+        left: counts the unfinished runs, for the message; the message has no count when not given.
 
     Attributes:
-        callbacks: to train with.
-        problems: why some runs could not run until then.
+        callbacks: those that training needs for the limit.
+        problems: why some runs could not run before the minutes were over.
     """
 
     def __init__(self, minutes: float | None, left: Callable[[], int] | None = None) -> None:

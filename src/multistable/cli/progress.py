@@ -1,4 +1,4 @@
-"""Progress of a training: bars with the time left on a terminal, plain lines elsewhere."""
+"""Progress of training: bars with the time left on a terminal, plain lines elsewhere."""
 
 import os
 import time
@@ -28,7 +28,7 @@ REPORTED_WARMUP_STEPS = 4
 
 @contextmanager
 def progress(configs: Iterable[Config]) -> Iterator[Callback]:
-    """What shows the progress of these runs, as fits the standard output."""
+    """A callback that shows the progress of these runs: bars on a terminal, lines elsewhere."""
     pace, here = Pace(configs), console()
     if here.file.isatty() and os.environ.get("TERM") != "dumb":
         with Bars(pace, here) as bars:
@@ -39,22 +39,22 @@ def progress(configs: Iterable[Config]) -> Iterator[Callback]:
 
 @dataclass
 class Work:
-    """Some of the work of all runs: how much of it there is, and how much is done."""
+    """A part of the work of all runs: how much there is, and how much is done."""
 
     total: float
     done: float = 0.0
-    done_here: float = 0.0  # not by an earlier process
-    seconds: float = 0.0  # that it took here
+    done_here: float = 0.0  # by this process
+    seconds: float = 0.0  # that this process took
 
     def add(self, amount: float, seconds: float) -> None:
-        """Count what was done here."""
+        """Count what this process has done."""
         self.done += amount
         self.done_here += amount
         self.seconds += seconds
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest takes at the pace so far; ``None`` where nothing tells it."""
+        """Seconds that the rest takes at the pace so far; ``None`` before there is a pace."""
         if self.done_here == 0:
             return None
         return max(0.0, self.total - self.done) * self.seconds / self.done_here
@@ -63,7 +63,7 @@ class Work:
 class Pace(Callback):
     """How much of the training of some runs is done, and how long the rest may take.
 
-    What comes before training, with the warmup, has a pace of its own.
+    The preparation of runs, warmup included, has a pace of its own.
     """
 
     def __init__(self, configs: Iterable[Config], clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,7 +80,7 @@ class Pace(Callback):
         self._mark, self._part, self._steps = self._clock(), 0.0, steps
         before = self._recorded.get(configs[0].name)
         self._recorded[configs[0].name] = epoch
-        if before is not None:  # Their worker was lost, and with it what came after this epoch.
+        if before is not None:  # Their worker was lost, and all that it did after this epoch.
             self.epochs.done += (epoch - before) * len(configs)
         elif epoch:
             self.beginnings.done += len(configs)
@@ -107,7 +107,7 @@ class Pace(Callback):
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since this object was made."""
         return self._clock() - self._start
 
     @property
@@ -120,13 +120,13 @@ class Pace(Callback):
 
     @property
     def times(self) -> str:
-        """Both in words."""
+        """The time taken and the time left in words."""
         left = "time left not known yet" if self.left is None else f"{duration(self.left)} left"
         return f"{duration(self.elapsed)}, {left}"
 
 
 class Lines(Callback):
-    """One line for each epoch of the runs that are trained together, written at once."""
+    """Writes a line for each epoch of the runs that are trained together."""
 
     def __init__(self, pace: Pace) -> None:
         self.pace = pace
@@ -158,9 +158,9 @@ class Lines(Callback):
 
 
 class Bars(Callback):
-    """Bars and the latest numbers, drawn a few times a second from what the training last told.
+    """Draws bars and the latest numbers a few times a second.
 
-    A call in between stores a number or two: a gradient step must not wait for the terminal.
+    The callbacks only store numbers: a gradient step must not wait for the terminal.
     """
 
     def __init__(self, pace: Pace, where: Console) -> None:
@@ -189,7 +189,7 @@ class Bars(Callback):
     def on_step(self, configs: Configs, epoch: int, step: int) -> None:
         self.pace.on_step(configs, epoch, step)
         if configs is not self._configs and configs != self._configs:
-            # Another group that is trained at the same time, on another machine.
+            # This group is trained at the same time as the one before, on another machine.
             self._configs, self._metrics, self._warmup = configs, [], None
         self._epoch, self._step = epoch, step
 
@@ -217,7 +217,7 @@ class Bars(Callback):
         return Group(bars, names(self._configs), *([self._latest()] if self._metrics else []))
 
     def _within(self) -> tuple[ProgressBar, str]:
-        """How far the present epoch is; of agents, whose episodes are short, how far all of them are."""
+        """A bar for the present epoch; for agents, whose episodes are short, one for all episodes."""
         if self._configs[0].unit != "epoch":
             return _bar(self._configs[0].duration, self._epoch), ""
         now = f"step {self._step}/{self._steps}" if self._step < self._steps else "validation and VAA"
@@ -234,30 +234,30 @@ class Bars(Callback):
 
 COLUMNS = {"training_loss": "training loss", "validation_loss": "validation loss"}
 COLUMNS |= {"reconstruction_loss": "reconstruction loss", "return": "return", "optimal": "optimal", "vaa": "VAA"}
-"""What is shown of an epoch, or of an evaluation."""
+"""The columns of the latest numbers, of an epoch or an evaluation."""
 
 USUAL = {"epoch": ("training_loss", "validation_loss", "vaa"), "episode": ("return", "optimal", "vaa")}
-"""What every run has, if not at every epoch, by the unit of its kind."""
+"""The quantities that every run of a unit has, though not at every epoch."""
 
 SAID = {"validation_loss": "validation loss", "test_loss": "test loss", "test_accuracy": "accuracy"}
 SAID |= {"validation_accuracy": "accuracy", "reconstruction_loss": "reconstruction loss"}
 SAID |= {"return": "return", "final_return": "return", "optimal": "optimal", "vaa": "VAA", "final_vaa": "VAA"}
-"""What is said in a line, of an epoch or of the results."""
+"""The quantities in a line of a log, of an epoch or of the results."""
 
 
 def number_of(configs: Configs, metrics: Metrics) -> int:
-    """Of which epoch or episode metrics are."""
+    """The epoch or episode that metrics are of."""
     return metrics[0][configs[0].unit]
 
 
 def told(config: Config, epoch: int) -> str:
-    """Which epoch or episode it is, of how many."""
+    """The epoch or episode, and how many there are."""
     phase = " (pretraining)" if isinstance(config, RunConfig) and 0 < epoch <= config.pretraining else ""
     return f"{config.unit} {epoch}/{config.duration}{phase}"
 
 
 def names(configs: Configs) -> str:
-    """What is trained together, in words."""
+    """The runs that are trained together, in words."""
     versions = ", ".join(dict.fromkeys(config.version for config in configs))
     return f"{configs[0].cell} {versions} ({len(configs)} {'run' if len(configs) == 1 else 'runs'})"
 
@@ -281,7 +281,7 @@ def in_words(configs: Configs, metrics: Metrics) -> str:
 
 
 def warmup_state(configs: Configs, step: WarmupStep) -> str:
-    """How far a warmup is."""
+    """The step of a warmup and its VAA*."""
     # The values are on the CPU already: nothing waits for the device here.
     return f"warmup step {step.step}/{configs[0].most_warmup_steps}, VAA* {step.vaa_star.mean():.3f}"
 
@@ -292,7 +292,7 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As ``h:mm:ss``."""
+    """Seconds as ``h:mm:ss``."""
     return str(timedelta(seconds=round(seconds)))
 
 

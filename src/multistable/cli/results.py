@@ -24,11 +24,11 @@ MEASURED = {
 }
 
 IN_NAMES = ("task", "cell", "version", "seed")
-"""Settings that the name of a run tells."""
+"""Settings that are part of the name of a run."""
 
 
 def results(runs: Sequence[Run]) -> WideTable:
-    """A row for each run, with the settings in which runs differ, and for several seeds their mean and deviation."""
+    """A table with a row for each run, the settings in which runs differ, and mean and deviation over several seeds."""
     shown = {name: title for name, title in MEASURED.items() if any(_has(summary, name) for _, summary in runs)}
     settings = differing([config for config, _ in runs])
     titles = [name.replace("_", " ") for name in settings]
@@ -51,12 +51,12 @@ def results(runs: Sequence[Run]) -> WideTable:
 
 
 def _has(summary: dict[str, Any], name: str) -> bool:
-    """Whether there is something to say of a result: that an agent was never optimal is."""
+    """Whether a result is shown: one that is not ``None``, or that an agent was never optimal."""
     return name in summary["results"] and (name == "first_optimal" or summary["results"][name] is not None)
 
 
 def differing(configs: Sequence[Config]) -> list[str]:
-    """The settings of runs and tasks, beside those in names, of which there are several values."""
+    """The settings of runs and tasks that have several values and are not part of names."""
     values: dict[str, set[str]] = {}
     for config in configs:
         for name, value in _told(config).items():
@@ -65,7 +65,7 @@ def differing(configs: Sequence[Config]) -> list[str]:
 
 
 def _told(config: Config) -> dict[str, str]:
-    """The settings that have an influence on a run, as a table has them."""
+    """The settings that have an influence on a run, as texts."""
     without = config.without_meaning()
     return {name: str(value) for name, value in settings_in(config).items() if name not in without}
 
@@ -86,13 +86,13 @@ def number(value: float | bool | None) -> str:
 
 
 def mean(values: Sequence[float | None], written: Callable[[float], str] = number) -> str:
-    """The mean; none where one of them is missing."""
+    """The mean; "-" if a value is missing."""
     present = [value for value in values if value is not None]
     return written(statistics.fmean(present)) if present and len(present) == len(values) else "-"
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean and sample standard deviation; none where one of them is missing."""
+    """Mean and sample standard deviation; "-" if a value is missing."""
     present = [value for value in values if value is not None]
     if len(present) < len(values):
         return "-"

@@ -1,4 +1,4 @@
-"""Tables of many numbers, which stay whole on a narrow terminal."""
+"""Tables of many numbers, which stay readable on a narrow terminal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,22 +10,22 @@ from rich.table import Table
 from multistable.cli.console import table
 
 LEAST_NAME = 20
-"""The characters of a line that a name is folded to before columns go to another table."""
+"""Names are folded down to so many characters a line before columns move to another table."""
 SHORTEST_NAME = 8
-"""Those that it keeps beside a number that is as long as the line."""
+"""Names keep so many characters a line, even beside a number as long as the line."""
 
 
 @dataclass
 class WideTable:
-    """A row of numbers for each name, the first column.
+    """A table with a row of numbers for each name; the names are the first column.
 
-    A number is never folded that fits in a line. Where there is not room enough, titles have several lines, then names
-    have, and then there are several tables below each other, with the names in each.
+    A number that fits in a line is never folded. If the room is too narrow, first the titles are folded, then the
+    names, and then the columns are divided among several tables below each other, with the names in each.
 
     Attributes:
-        columns: their titles.
-        title: of the table.
-        caption: below it.
+        columns: the titles of the columns.
+        title: the line above the table.
+        caption: the line below the table.
     """
 
     columns: Sequence[str]
@@ -35,11 +35,11 @@ class WideTable:
     _sections: set[int] = field(default_factory=set, init=False)
 
     def add_row(self, *cells: str, style: str | None = None) -> None:
-        """Add a row, with a cell for each column."""
+        """Add a row, one cell for each column."""
         self._rows.append((cells, style))
 
     def add_section(self) -> None:
-        """A line is drawn after the last row so far."""
+        """Draw a line after the last row so far."""
         self._sections.add(len(self._rows) - 1)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -51,10 +51,10 @@ class WideTable:
             yield made
 
     def _arranged(self, width: int) -> tuple[list[list[int]], list[int]]:
-        """The columns of each table, without that of the names, and the width of every column."""
+        """The columns of each table, without the names, and the width of every column."""
         room = width - _around(1)
         least = [self._widest(index, _longest_word) for index in range(len(self.columns))]
-        # What is longer than a line has to be folded, whatever it is.
+        # A cell that is longer than a line has to be folded.
         least = [max(1, min(each, room - SHORTEST_NAME - BETWEEN)) for each in least]
         longest = max(1, min(self._widest(0, cell_len), room - max((each + BETWEEN for each in least[1:]), default=0)))
         name = min(longest, LEAST_NAME)
@@ -86,7 +86,7 @@ class WideTable:
 
 
 def _packed(least: Sequence[int], room: int) -> list[list[int]]:
-    """The columns after the first, as many in each table as there is room for; at least one."""
+    """The columns after the first, divided into tables: as many in each as there is room for, at least one."""
     parts: list[list[int]] = [[]]
     left = room
     for index, width in enumerate(least[1:], start=1):
@@ -103,7 +103,7 @@ def _longest_word(title: str) -> int:
 
 
 def _around(columns: int) -> int:
-    """What a table adds to the widths of its columns."""
+    """The characters that a table adds to the widths of its columns."""
     made = table(*[""] * columns, numbers=True)
     made.collapse_padding = True
     for column in made.columns:

@@ -1,4 +1,4 @@
-"""What the training of an agent is: everything that its result depends on."""
+"""The configuration of the training of an agent: everything that its result depends on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What every task is: sequences to learn from and to be tested on, a loss, and an accuracy where it has a meaning."""
+"""The base of tasks: sequences for learning and testing, a loss, and an accuracy where it has a meaning."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Split = Literal["train", "test"]
 
 
 class Data(NamedTuple):
-    """Sequences and what is to be answered to each.
+    """Sequences and the right answer to each.
 
     ``inputs`` are ``(time, n, input_size)``, ``targets`` are ``(n, ...)``, on one device.
     """
@@ -95,7 +95,7 @@ class Task(ABC):
         return data
 
     def check_files(self) -> None:
-        """An error where files that :meth:`data_of` reads are missing or damaged; most tasks read none."""
+        """Raise if files that :meth:`data_of` reads are missing or damaged; most tasks read none."""
         return
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Task(ABC):
 
 
 def _check_data(data: Any, task: Task, n: int | None, device: torch.device, dtype: torch.dtype) -> None:
-    """What :meth:`Task.data_of` gave is what was asked for: a task of the user's own may be wrong."""
+    """Check what :meth:`Task.data_of` returned, since users write tasks of their own."""
     gives = f"data_of of {type(task).__name__} must give"
     if not isinstance(data, Data) or not all(isinstance(entry, Tensor) for entry in data):
         entries = ", ".join(type(entry).__name__ for entry in data) if isinstance(data, tuple) else "no tensors"
@@ -142,7 +142,7 @@ def _check_data(data: Any, task: Task, n: int | None, device: torch.device, dtyp
 
 
 def check_answers(outputs: Tensor, targets: Tensor, answers: tuple[int, ...]) -> None:
-    """``targets`` end with the dimensions ``answers``: broadcasting others would give a wrong loss, not an error."""
+    """Raise unless ``targets`` end with the dimensions ``answers``: others would be broadcast to a wrong loss."""
     if tuple(targets.shape[-len(answers) :]) != answers:
         raise ValueError(
             f"targets must be (..., {', '.join(map(str, answers))}) for outputs of shape {tuple(outputs.shape)}, "

@@ -63,7 +63,7 @@ class Denoising(GeneratedTask):
     def _times(self, n: int, generator: torch.Generator) -> Tensor:
         """t_1 < ... < t_5, counted from 0, ``(5, n)``.
 
-        Floyd's algorithm: every set of five is equally likely, and no permutation of all time steps is needed.
+        Floyd's algorithm makes every set of five equally likely without a permutation of all time steps.
         """
         device, end = generator.device, self.T - self.N
         times = torch.empty(0, n, device=device, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""What the tasks have in common whose sequences are drawn: numbers to remember and to give back."""
+"""The base of tasks whose sequences are drawn: numbers to remember and to give back."""
 
 from abc import abstractmethod
 
@@ -14,7 +14,7 @@ SEQUENCES = 40_000
 class GeneratedTask(Task):
     """A task of one output that gives numbers back at its last time steps.
 
-    The learning set and the test set have one distribution: what differs is what the generator gives next.
+    The learning set and the test set have the same distribution, and differ in the state of the generator.
     """
 
     output_size = 1

@@ -1,4 +1,4 @@
-"""The files of MNIST: found in a folder or downloaded once, verified either way."""
+"""The files of MNIST, from a folder or downloaded once; their content is verified."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ MIRRORS = ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.
 """Where the gzipped files are, tried in this order."""
 
 TIMEOUT = 30.0
-"""Seconds without an answer after which a mirror is given up."""
+"""Seconds to wait for an answer of a mirror."""
 
 VARIABLE = "MULTISTABLE_DATA"
 
@@ -79,7 +79,7 @@ def cache_folder() -> Path:
 
 
 def parse_idx(content: bytes, dimensions: int) -> np.ndarray:
-    """Unsigned bytes in IDX form, with so many dimensions: two zeros, the type, the dimensions, their sizes, the data.
+    """The array ``(...)`` in a file of unsigned bytes in IDX form: two zeros, type, dimensions, sizes, data.
 
     Raises:
         ValueError: says what is wrong with the content.
@@ -133,7 +133,7 @@ def _decode(content: bytes, name: str) -> np.ndarray:
         except (EOFError, OSError, zlib.error) as error:
             raise ValueError(f"the gzipped file is truncated or damaged ({error})") from error
     dimensions = int(name.split("-")[2].removeprefix("idx"))
-    # The form first: that a file is cut short says more than that its checksum is another.
+    # The form is checked first: "truncated" says more than "another checksum".
     try:
         array = parse_idx(content, dimensions)
     except ValueError as error:
@@ -174,7 +174,7 @@ def _download(name: str) -> tuple[bytes, np.ndarray]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of the file or nothing, also when the process is killed or two write at once."""
+    """Write the whole file or nothing, also if the process is killed or two processes write at once."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         unfinished = Path(file.name)
         try:

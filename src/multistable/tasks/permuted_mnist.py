@@ -1,4 +1,4 @@
-"""What the two tasks on permuted images have in common: the permutation, the sets, the loss and the accuracy."""
+"""The base of the two tasks on permuted images: the permutation, the sets, the loss and the accuracy."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ PIXELS = 28 * 28
 
 
 def permutation() -> np.ndarray:
-    """The one order of the pixels ``(784,)`` in which all images are shown, from the paper's footnote.
+    """The order of the pixels ``(784,)`` in which all images are shown, from the paper's footnote.
 
     It is that of ``np.random.seed(42); np.random.permutation(28 * 28)``, without the global generator.
     """
@@ -63,7 +63,7 @@ class PermutedMNIST(Task):
         return (outputs[-1].argmax(-1) == targets).to(outputs.dtype).mean(-1)
 
     def check_files(self) -> None:
-        """All four files are there, or can be downloaded, and are those of MNIST."""
+        """Raise unless the four files of MNIST are there or can be downloaded."""
         for split in mnist.FILES:
             mnist.load(split, self.data)
 
@@ -78,6 +78,6 @@ class PermutedMNIST(Task):
             order = torch.randperm(len(images), generator=generator, device=generator.device)[:n].cpu().numpy()
             images, labels = images[order], labels[order]
         permuted = torch.from_numpy(images.reshape(-1, PIXELS).T[permutation()])
-        # Moved as bytes: a quarter of the way for float32.
+        # Moved as bytes, a quarter of the size of float32.
         inputs = self.sequences(permuted.to(device).to(dtype) / 255)
         return Data(inputs, torch.from_numpy(labels.astype(np.int64)).to(device))

@@ -1,4 +1,4 @@
-"""What a run of a supervised benchmark is."""
+"""The configuration of a run of a supervised benchmark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,7 @@ class RunConfig(Config):
 
     unit: ClassVar[str] = "epoch"
     tasks: ClassVar[Registry[type[Task]]] = TASKS
-    # The defaults that all tasks once had: the runs there are keep their names.
+    # All tasks once had these defaults, and stored runs keep their names.
     unnamed: ClassVar[Mapping[str, Any]] = {"hidden_size": 128, "num_layers": 1}
 
     task: Task = field(metadata=about("What is to be learned, one of the benchmarks or a task of your own."))
@@ -123,12 +123,12 @@ class RunConfig(Config):
             self.check_sizes(self.training_sequences)
 
     def parts(self, learning: int) -> tuple[int, int, int]:
-        """How many of ``learning`` sequences are for training, validation and selection."""
+        """The numbers of sequences for training, validation and selection in a learning set of ``learning``."""
         validation, selection = round(learning * self.validation), round(learning * self.selection)
         return learning - validation - selection, validation, selection
 
     def check_sizes(self, learning: int) -> None:
-        """A learning set of so many sequences is enough for what is drawn from it."""
+        """Raise unless a learning set of ``learning`` sequences is enough for what is drawn from it."""
         training, validation, selection = self.parts(learning)
         if training < 1 or validation < 1:
             raise ValueError(
@@ -159,12 +159,12 @@ class RunConfig(Config):
 
     @property
     def pretraining(self) -> int:
-        """The epochs of pretraining that the run has; they count from 1, those of training go on from there."""
+        """How many epochs of pretraining the run has. They count from 1, and training counts on from them."""
         return self.pretraining_epochs if self.kind.auxiliary else 0
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the auxiliary loss is one of prediction."""
+        """Whether the auxiliary loss is prediction."""
         return self.auxiliary_loss == "prediction"
 
     @property
@@ -184,7 +184,7 @@ class RunConfig(Config):
 
 
 def check_stretches(stretch: int, stretches: int, length: int, *, ahead: bool) -> None:
-    """So many stretches, and the one to be predicted, fit one after another into a sequence."""
+    """Raise unless the stretches, and the one to be predicted, fit one after another into a sequence."""
     if stretch * (stretches + ahead) > length:
         many = "1 stretch" if stretches == 1 else f"{stretches} stretches"
         then = " and as much to be predicted" if ahead else ""

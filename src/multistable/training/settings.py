@@ -1,4 +1,4 @@
-"""What the configurations of all kinds of runs share: the network, its warmup, its measure, and a name."""
+"""The base of configurations of all kinds of runs: the network, its warmup, its measure, and a name."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ from multistable.setting import (
 from multistable.tasks import make_task, settings_of
 
 DTYPES = ("float32", "float64")
-# Not "tf32x3": products that a gradient is needed of are float32 in it, so that it would be another name for "ieee".
+# Not "tf32x3": in it, products that need a gradient are float32, so it would be another name for "ieee".
 PRECISIONS = {"ieee": ieee_float32, "tf32": tf32}
 
 
@@ -152,7 +152,7 @@ class Config(ABC):
         self._check_cell_options()
 
     def _check_cell_options(self) -> None:
-        """The cell can be made with its options."""
+        """Raise unless the cell can be made with its options."""
         options = self.cell_options
         if not isinstance(options, dict) or not all(isinstance(name, str) for name in options):
             raise ValueError(f"cell_options must be a dict, arguments of the cell by their names, got {options!r}")
@@ -169,7 +169,7 @@ class Config(ABC):
     @classmethod
     @abstractmethod
     def versions(cls) -> Mapping[str, Version]:
-        """What ``version`` may be."""
+        """The versions of this kind of runs."""
 
     @property
     def task_name(self) -> str:
@@ -184,12 +184,12 @@ class Config(ABC):
     @property
     @abstractmethod
     def input_size(self) -> int:
-        """The features of what the network is given."""
+        """Features of the network's input."""
 
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """The features of what it answers."""
+        """Features of the network's answer."""
 
     @property
     @abstractmethod
@@ -198,27 +198,27 @@ class Config(ABC):
 
     @abstractmethod
     def goes_with(self) -> Self:
-        """What runs must share to be trained in one launch: runs with equal ones can be."""
+        """A key of the runs that can be trained in one launch: those with equal ones."""
 
     @property
     def kind(self) -> Version:
-        """What ``version`` stands for."""
+        """The version that ``version`` names."""
         return self.versions()[self.version]
 
     @property
     def most_warmup_steps(self) -> int:
-        """S for Algorithm 3; a warmup that goes on until it succeeds may take as many times S as it may by default."""
+        """S for Algorithm 3; the reliable warmup may take more steps, in the ratio of the two defaults."""
         return self.warmup_steps * DEFAULT_STEPS[self.warmup_algorithm] // DEFAULT_STEPS["paper"]
 
     def computing(self) -> AbstractContextManager[Any]:
         """The context of training, in which products have the ``precision`` asked for.
 
-        A warmup is not computed in it, no more than a measure is: rounding states to TF32 keeps them apart.
+        Warmups and measures are computed outside it, because rounding states to TF32 keeps them apart.
         """
         return PRECISIONS[self.precision]()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; :meth:`from_dict` is the inverse."""
+        """The settings as JSON has them; :meth:`from_dict` is the inverse."""
         settings = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return settings | {"task": {"name": self.task_name} | settings_of(self.task)}
 
@@ -243,9 +243,9 @@ class Config(ABC):
 
     @property
     def key(self) -> str:
-        """The hash of what the run's result depends on and is not at its default.
+        """The hash of the settings that the result depends on and that are not at their defaults.
 
-        A setting that is added later, with a default that means what was before, does not rename the runs there are.
+        A later version may add a setting without renaming stored runs, if its default means the former behaviour.
         """
         without = self.without_meaning()
         defaults = {entry.name: default_of(entry) for entry in fields(self)} | dict(self.unnamed)

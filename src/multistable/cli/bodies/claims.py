@@ -23,7 +23,7 @@ def run(scale: str, precision: str, out: Path, results: Sequence[Path] | None, d
 
 
 def show_claims(found: Sequence[Finding], scale: Scale, runs: str, details: bool) -> None:
-    """A table of the verdicts, and the comparisons behind each when asked."""
+    """Show a table of the verdicts, with ``details`` also the comparisons behind each."""
     title = f"Claims, scale {scale.name} ({scale.about}): {runs}"
     listing = table("claim", "", "verdict", "comparisons", title=title)
     for finding in found:

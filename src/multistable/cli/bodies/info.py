@@ -23,7 +23,7 @@ def run() -> None:
 
 
 def packages() -> Table:
-    """What is installed."""
+    """The versions of this package and of those that it uses."""
     made = table("package", "version", title="Versions")
     made.add_row("multistable", ms.__version__)
     made.add_row("python", platform.python_version())
@@ -34,7 +34,7 @@ def packages() -> Table:
 
 
 def devices() -> Table:
-    """What there is to compute on."""
+    """The devices of this machine."""
     made = table("device", "name", "memory", title="Devices")
     made.add_row("cpu", f"{os.cpu_count()} cores, {torch.get_num_threads()} threads of PyTorch", _memory())
     for index in range(torch.cuda.device_count()):
@@ -45,7 +45,7 @@ def devices() -> Table:
 
 
 def time_loops() -> Table:
-    """The time loop that each cell has on each device, and why where it is the plain one."""
+    """The time loop of each cell on each device, and for plain loops the reason."""
     places = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     made = table("cell", *places, title="Time loop")
     for cell in ms.CELLS.names():
@@ -54,7 +54,7 @@ def time_loops() -> Table:
 
 
 def cpu_loop() -> str:
-    """What the loop on the CPU is made of, and what is missing on a machine without a GPU."""
+    """What the loop on the CPU is made of, and why no GPU is used if none is."""
     with_numba = "compiled by numba"
     without = f"PyTorch's operations, slower than with numba: {how_to_install('numba')}"
     loop = f"The loop on the CPU is {with_numba if compiled_equations() else without}."

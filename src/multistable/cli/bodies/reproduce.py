@@ -49,7 +49,7 @@ def run(
 
 
 def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path, device: str) -> None:
-    """What there is to do and how long it may take."""
+    """Show which runs are left and how long they may take."""
     listing = table("experiment", "runs", "finished", "", title=f"Scale {scale.name}: {scale.about}")
     for experiment in wanted:
         configs = experiment.at(scale, out)
@@ -62,7 +62,7 @@ def show_plan(todo: Plan, wanted: Sequence[Experiment], scale: Scale, out: Path,
 def run_all(
     wanted: Sequence[Experiment], scale: Scale, out: Path, runner: Runner, together: int, minutes: float | None
 ) -> list[str]:
-    """Run what is left, and what follows from its results; say what could not run."""
+    """Run what is left, then the runs that follow from its results; return why some could not run."""
     problems: list[str] = []
     left, before = plan(wanted, scale, out, together), None
     with Limit(minutes, lambda: len(unfinished(configs, out))) as limit:

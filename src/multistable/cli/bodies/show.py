@@ -44,7 +44,7 @@ def show_run(path: Path) -> None:
 
 
 def _warmup(course: dict[str, Any], target: float) -> str:
-    """How a warmup ended: a network may be multistable though a layer stayed behind."""
+    """How a warmup ended; a network can be multistable although VAA* of one layer is low."""
     if "vaa_star" not in course:
         return f"Warmup: {course['outcome']}, {course['reason']}\n"
     recent = course["vaa_star"][-RECENT_STEPS:]
