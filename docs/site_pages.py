@@ -25,7 +25,8 @@ from multistable.training import RunConfig
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*.ipynb")])
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-PAGES |= {f"examples/{file.name}": f"examples/{file.stem}.md" for file in EXAMPLES} | {"examples": "examples/index.md"}
+PAGES |= {f"examples/{file.name}": f"examples/{file.name.replace('.', '_')}.md" for file in EXAMPLES}
+PAGES |= {"examples": "examples/index.md"}
 SOURCES = {page: source for source, page in PAGES.items()}
 
 
@@ -100,7 +101,7 @@ def _text(source: Path) -> str:
     if source.suffix == ".ipynb":
         title, rest = _notebook(source).split("\n", 1)
         return f"{title}\n\n{download}{rest}"
-    return f"# {source.stem.replace('_', ' ').capitalize()}\n\n{download}```python\n{source.read_text()}```\n"
+    return f"# {source.name}\n\n{download}```python\n{source.read_text()}```\n"
 
 
 def _list_of_examples() -> str:
@@ -111,7 +112,7 @@ def _list_of_examples() -> str:
             about = f"notebook: {text.splitlines()[0].removeprefix('# ')}"
         else:
             about = file.read_text().split('"""')[1].splitlines()[0]
-        lines.append(f"- [{file.name}]({file.stem}.md): {about}")
+        lines.append(f"- [{file.name}]({file.name.replace('.', '_')}.md): {about}")
     return "\n".join(lines) + "\n"
 
 

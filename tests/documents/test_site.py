@@ -34,5 +34,5 @@ def test_pages_ask_nothing_of_other_hosts(site):
 
 def test_the_search_knows_pages_docstrings_and_notebooks(site):
     index = (site / "search" / "search_index.json").read_text()
-    for page in ("guide/start.html", "reference/api.html#multistable.measure", "examples/your_own_cell.html"):
+    for page in ("guide/start.html", "reference/api.html#multistable.measure", "examples/your_own_cell_ipynb.html"):
         assert f'"location":"{page}' in index
