@@ -96,9 +96,8 @@ def _by_step(course: dict[str, Any] | None) -> dict[str, Any] | None:
 def _settings(config: Config) -> dict[str, Any]:
     """The task, the cell, and what is not as it is by default; reading fills in the rest."""
     default = type(config)(config.task, config.cell).to_dict()
-    return {
-        name: value for name, value in config.to_dict().items() if name in ("task", "cell") or value != default[name]
-    }
+    settings = {name: value for name, value in config.stored().items() if value != default.get(name)}
+    return {"task": default["task"], "cell": default["cell"]} | settings
 
 
 def _read(entry: Any, where: str) -> Result:
