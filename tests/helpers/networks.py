@@ -100,6 +100,10 @@ KINDS = {
     "mixed double ms.RNN": lambda: ms.RNN(("gru", "lstm"), FEATURES, 6, double=True, batch_first=True),
 }
 
+# One kind for each way in which a network is taken; the cells of ``ms.RNN`` differ in their equations alone.
+FORMS = [kind for kind in KINDS if "ms.RNN " not in kind] + ["ms.RNN lstm", "ms.RNN brc", "double ms.RNN gru"]
+FEW_FORMS = ["stacked torch.nn.GRU", "torch.nn.LSTMCell", "the user's ms.Cell", "module of steps", "double ms.RNN gru"]
+
 
 def make(kind, seed=0):
     """A network of this kind in float64, in training mode."""

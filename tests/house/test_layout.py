@@ -74,3 +74,18 @@ def test_no_module_is_shadowed():
 def test_no_public_name_is_that_of_a_file():
     files = {path.stem for path in SOURCE.rglob("*.py")}
     assert not files & {name for name in multistable.__all__ if name.islower()}
+
+
+def test_no_test_reaches_the_library_around_a_shadow():
+    """No test takes a module by its name out of ``sys.modules``, or from ``import_module``."""
+    around = []
+    for path in Path(__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            key = None
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "sys.modules":
+                key = node.slice
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+                key = node.args[0]
+            if isinstance(key, ast.Constant) and str(key.value).startswith("multistable"):
+                around.append(f"{path.name}:{node.lineno}")
+    assert not around

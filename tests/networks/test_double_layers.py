@@ -20,12 +20,12 @@ PAIRS = [(name, name) for name in ms.CELLS] + [
     ("brc", "nbrc"),
     ("chrono", "lstm"),
 ]
+FEW_PAIRS = [("gru", "gru"), ("lstm", "lstm"), ("gru", "lstm"), ("lstm", "mgu")]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_a_double_layer_is_its_halves_side_by_side(pair, num_layers):
-    rnn = make(pair, num_layers, double=True)
+def test_a_double_layer_is_its_halves_side_by_side(pair):
+    rnn = make(pair, 2, double=True)
     u = normal(TIME, N, INPUT).requires_grad_()
     wanted = [u, *rnn.parameters()]
 
@@ -44,7 +44,7 @@ def test_a_double_layer_is_its_halves_side_by_side(pair, num_layers):
         assert_close(field, torch.stack([torch.cat(layer, dim=-1) for layer in expected]), **TIGHT)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("pair", FEW_PAIRS, ids="-".join)
 def test_a_state_before_a_double_layer_is_the_states_of_its_halves(pair):
     rnn = make(pair, 1, double=True)
     x, layer = normal(TIME, N, INPUT), rnn.layers[0]
@@ -70,7 +70,7 @@ def test_the_state_of_halves_of_different_cells(pair, widths):
     assert isinstance(end, tuple) is (len(widths) > 1)
 
 
-@pytest.mark.parametrize("cell", [*PAIRS, LeakyCell], ids=str)
+@pytest.mark.parametrize("cell", [*FEW_PAIRS, LeakyCell], ids=str)
 def test_states_survive_packing_and_unpacking(cell):
     rnn = make(cell, 2, double=True)
     state = random_state(rnn)

@@ -98,8 +98,9 @@ def test_what_is_no_cell_is_refused(cell, double):
         ms.RNN(cell, 2, 4, double=double)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("shape", [(TIME, N, INPUT + 1), (TIME, INPUT + 1), (TIME, N, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("cell", "shape"), [("gru", (TIME, N, INPUT + 1)), ("lstm", (TIME, INPUT + 1)), ("gru", (TIME, N, 1))], ids=str
+)
 def test_an_input_with_the_wrong_features_is_refused(cell, shape):
     with pytest.raises(ValueError, match=f"input_size = {INPUT} features, got {shape[-1]}"):
         make(cell)(normal(*shape))
@@ -115,8 +116,7 @@ def test_a_vector_is_refused():
         make()(normal(INPUT))
 
 
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("batch_first", "double"), [(False, False), (True, True)])
 def test_a_sequence_of_length_zero_is_refused(batch_first, double):
     with pytest.raises(ValueError, match=r"length 0|time"):
         make(batch_first=batch_first, double=double)(normal(*((N, 0) if batch_first else (0, N)), INPUT))
@@ -134,8 +134,7 @@ def test_a_state_of_the_wrong_form_is_refused(cell, state, message):
         make(cell)(normal(TIME, N, INPUT), state)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True)])
 @pytest.mark.parametrize("n", [1, N + 1])
 def test_a_state_of_another_batch_size_is_refused(cell, double, n):
     rnn = make(cell, double=double)

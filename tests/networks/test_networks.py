@@ -20,8 +20,7 @@ from small_networks import HIDDEN, INPUT, TIME, N, make, random_state
 TIGHT = {"rtol": 1e-11, "atol": 1e-13}
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize(("cell", "num_layers"), [*((cell, 2) for cell in ms.CELLS), ("gru", 1), ("lstm", 3)])
 def test_a_stack_is_its_cells_one_after_the_other_at_each_time_step(cell, num_layers):
     rnn = make(cell, num_layers)
     x = normal(TIME, N, INPUT)
@@ -39,7 +38,7 @@ def test_a_stack_is_its_cells_one_after_the_other_at_each_time_step(cell, num_la
         assert_close(field, torch.stack(values), **TIGHT)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_advance_gives_all_states_of_all_layers(cell):
     rnn = make(cell, 2, batch_first=True)
     u, before = normal(TIME, N, INPUT), random_state(rnn)
@@ -51,19 +50,19 @@ def test_advance_gives_all_states_of_all_layers(cell):
     assert_close(output, u, **TIGHT)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-def test_sizes(cell):
-    rnn = make(cell, 3, input_size=5, hidden_size=6, double=True)
+def test_sizes():
+    rnn = make("gru", 3, input_size=5, hidden_size=6, double=True)
     assert (rnn.input_size, rnn.hidden_size, rnn.num_layers) == (5, 6, 3)
     assert [layer.input_size for layer in rnn.layers] == [5, 6, 6]
     assert [c.hidden_size for layer in rnn.layers for c in layer.cells] == [3] * 6
 
 
-@pytest.mark.parametrize(("cell", "kind"), [("gru", nn.GRU), ("lstm", nn.LSTM), ("mgu", nn.GRU)])
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(
+    ("cell", "kind", "double", "num_layers"),
+    [("gru", nn.GRU, False, 2), ("lstm", nn.LSTM, False, 1), ("lstm", nn.LSTM, True, 2), ("mgu", nn.GRU, True, 1)],
+)
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("shape", [(TIME, N, INPUT), (TIME, INPUT), (1, 1, INPUT)], ids=str)
-@pytest.mark.parametrize("num_layers", [1, 2])
 def test_shapes_are_those_of_torch(cell, kind, double, batch_first, shape, num_layers):
     ours = make(cell, num_layers, double=double, batch_first=batch_first)
     theirs = kind(INPUT, HIDDEN, num_layers, batch_first=batch_first, dtype=torch.float64)
@@ -77,8 +76,7 @@ def test_shapes_are_those_of_torch(cell, kind, double, batch_first, shape, num_l
     assert again.shape == output.shape
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True)])
 def test_batch_first_swaps_the_layout_of_input_and_output_only(cell, double):
     time_first = make(cell, 2, double=double)
     batch_first = make(cell, 2, double=double, batch_first=True)
@@ -90,8 +88,7 @@ def test_batch_first_swaps_the_layout_of_input_and_output_only(cell, double):
     assert_close(other_end, end, **TIGHT)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True)])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_one_sequence_without_a_batch_dimension(cell, double, batch_first):
     rnn = make(cell, 2, double=double, batch_first=batch_first)
@@ -103,17 +100,20 @@ def test_one_sequence_without_a_batch_dimension(cell, double, batch_first):
     assert output.shape == (TIME, HIDDEN)
 
 
-@pytest.mark.parametrize("cell", [*ms.CELLS, LeakyCell, ("gru", "lstm"), ("brc", "nbrc")], ids=str)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(
+    ("cell", "double"),
+    [("gru", False), ("lstm", True), (LeakyCell, False), (("gru", "lstm"), True), (("brc", "nbrc"), True)],
+    ids=str,
+)
 def test_two_halves_of_a_sequence_are_one_pass(cell, double):
-    rnn = make(cell, 2, double=double or isinstance(cell, tuple))
+    rnn = make(cell, 2, double=double)
     x, before = normal(7, N, INPUT), random_state(rnn)
     first, middle = rnn(x[:3], before)
     second, end = rnn(x[3:], middle)
     assert_close((torch.cat([first, second]), end), rnn(x, before), **TIGHT)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_no_state_is_a_zero_state(cell):
     rnn = make(cell, 2)
     x, state = normal(TIME, N, INPUT), random_state(rnn)
@@ -121,7 +121,7 @@ def test_no_state_is_a_zero_state(cell):
     assert_close(rnn(x), rnn(x, zero if len(zero) > 1 else zero[0]), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize("cell", ["brc", "lstm"])
 def test_a_constant_input_is_the_repeated_input(cell):
     rnn = make(cell, 2, double=True, batch_first=True)
     x = normal(N, 1, INPUT)
@@ -155,12 +155,11 @@ def check_packed(rnn: ms.RNN, sequences: list[Tensor], packed: PackedSequence) -
         assert_close(entry(end, i), own_end, **TIGHT)
 
 
-@pytest.mark.parametrize("cell", [*ms.CELLS, ("gru", "lstm")], ids=str)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True), (("gru", "lstm"), True)], ids=str)
 @pytest.mark.parametrize("lengths", [(5, 3, 3, 1), (2, 4, 1, 4, 3), (3,)], ids=str)
 def test_packed_sequences(cell, double, lengths):
     # batch_first is about tensors: a packed sequence is the same for both.
-    rnn = make(cell, 2, double=double or isinstance(cell, tuple), batch_first=len(lengths) > 4)
+    rnn = make(cell, 2, double=double, batch_first=len(lengths) > 4)
     sequences = [normal(t, INPUT, seed=i) for i, t in enumerate(lengths)]
     check_packed(rnn, sequences, pack_sequence(sequences, enforce_sorted=False))
     if sorted(lengths, reverse=True) == list(lengths):
@@ -201,8 +200,7 @@ def test_names_of_the_weights(double, parts):
     assert set(make("gru", 2, double=double).state_dict()) == wanted
 
 
-@pytest.mark.parametrize("cell", ms.CELLS)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("brc", False), ("lstm", True)])
 def test_weights_are_plain_tensors_that_load_into_another_network(cell, double):
     rnn = make(cell, 2, double=double)
     weights = rnn.state_dict()

@@ -8,7 +8,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.measure.fixed_points_and_cycles import periods
-from networks import FEATURES, KINDS, at_rest_and_restless, in_layout, make
+from networks import FEATURES, FEW_FORMS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 300, "longest": 100}
 
@@ -111,7 +111,7 @@ def test_each_state_has_a_period_of_its_own():
     assert periods(distances.T, 1e-4).tolist() == [1, 2, 3, 0, 0, 0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_FORMS)
 def test_every_kind_of_network_can_be_asked(kind):
     rnn = make(kind)
     x = torch.randn(12, 20, FEATURES, generator=generator())

@@ -9,7 +9,7 @@ from torch import nn
 from torch.autograd.functional import jacobian
 
 import multistable as ms
-from networks import FEATURES, KINDS, at_rest_and_restless, in_layout, make
+from networks import FEATURES, FEW_FORMS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 200, "steps": 400}
 
@@ -174,7 +174,7 @@ def test_a_module_that_cannot_compute_in_float64_is_told(inside, message):
         found(rnn)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_FORMS)
 def test_every_kind_of_network_can_be_asked(kind):
     rnn = make(kind)
     x = torch.randn(12, 20, FEATURES, generator=generator())

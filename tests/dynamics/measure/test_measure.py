@@ -13,7 +13,7 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import flat, map_states, studying
-from networks import FEATURES, KINDS, in_layout, make
+from networks import FEATURES, FEW_FORMS, in_layout, make
 
 
 def generator(seed=0):
@@ -53,7 +53,7 @@ def test_one_unit_brc_has_as_many_attractors_as_its_equation(a, gate_bias):
     assert result.vaa == attractors / 16
 
 
-@pytest.mark.parametrize("push", [0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("push", [0.9, 1.1])
 def test_a_constant_input_past_the_fold_leaves_one_attractor(push):
     """h = tanh(a h + b) loses one of its two stable solutions at b* = a h - artanh(h), h = sqrt(1 - 1/a)."""
     a = 1.6
@@ -67,7 +67,7 @@ def test_a_constant_input_past_the_fold_leaves_one_attractor(push):
     assert result.vaa == (2 if push < 1 else 1) / 16
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 5])
+@pytest.mark.parametrize("m", [1, 3])
 def test_m_independent_bistable_units_have_two_to_the_m_attractors(m):
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * m).reshape(-1, m)
     every_basin_twice = signs.repeat(2, 1)
@@ -114,8 +114,7 @@ def prepared(cell, seed, preparation):
 
 
 @pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("preparation", ["untrained", "warmed up", "trained"])
+@pytest.mark.parametrize(("preparation", "seed"), [("untrained", 0), ("warmed up", 1), ("trained", 2)])
 @pytest.mark.parametrize("cell", ms.CELLS)
 def test_the_early_end_changes_no_bit_of_the_result(cell, preparation, seed):
     with torch.random.fork_rng():
@@ -170,7 +169,7 @@ def make_seeded(cell, hidden=24, seed=0):
     return ms.RNN(cell, 1, hidden, generator=generator(seed))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_FORMS)
 def test_every_kind_of_network_can_be_measured(kind):
     rnn = make(kind)
     x = torch.randn(12, 20, FEATURES, generator=generator())

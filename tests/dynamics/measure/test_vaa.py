@@ -56,9 +56,9 @@ def test_both_lie_between_one_over_n_and_one(x):
         assert 1 / len(x) <= value <= 1
 
 
-@pytest.mark.parametrize("n", range(1, 60))
-def test_one_attractor_is_one_over_n_and_not_less(n):
-    for dtype in (torch.float32, torch.float64):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_attractor_is_one_over_n_and_not_less(dtype):
+    for n in range(1, 60):
         assert ms.vaa(torch.zeros(n, 2, dtype=dtype)).item() == 1 / n
         value, bound = ms.vaa_star(torch.zeros(n, 2, dtype=dtype)), torch.tensor(1 / n, dtype=dtype)
         assert bound <= value <= bound * (1 + 4 * torch.finfo(dtype).eps)
@@ -79,7 +79,7 @@ def test_k_well_separated_groups_give_k_over_n(group_sizes, dtype):
     assert ms.vaa(centres.unsqueeze(-1) + jitter).item() == pytest.approx(len(group_sizes) / len(centres), rel=1e-6)
 
 
-@pytest.mark.parametrize("eps", [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize("eps", [1e-5, 1e-4, 0.1, 0.3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_exactly_eps_apart_is_the_same_and_more_is_not(dtype, eps):
     on_the_line = torch.tensor([[0.0], [eps]], dtype=dtype)
@@ -146,7 +146,6 @@ def test_half_precision_states_are_compared_in_float32(function):
     assert value.item() == pytest.approx(function(x.double()).item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
 @pytest.mark.parametrize(
     ("x", "message"),
     [
@@ -156,9 +155,10 @@ def test_half_precision_states_are_compared_in_float32(function):
         (torch.tensor([[0.0], [math.inf]]), "finite, got NaN or infinity"),
     ],
 )
-def test_bad_states_are_refused(function, x, message):
-    with pytest.raises(ValueError, match=message):
-        function(x)
+def test_bad_states_are_refused(x, message):
+    for function in (ms.vaa, ms.vaa_star):
+        with pytest.raises(ValueError, match=message):
+            function(x)
 
 
 @pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
@@ -170,10 +170,10 @@ def test_states_of_another_type_are_refused(function):
 
 
 @pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
-@pytest.mark.parametrize("eps", [0, -1e-4, math.nan, math.inf, "small", True])
-def test_eps_must_be_positive(function, eps):
-    with pytest.raises(ValueError, match="eps must be a positive number"):
-        function(torch.zeros(3, 2), eps=eps)
+def test_eps_must_be_positive(function):
+    for eps in (0, -1e-4, math.nan, math.inf, "small", True):
+        with pytest.raises(ValueError, match="eps must be a positive number"):
+            function(torch.zeros(3, 2), eps=eps)
 
 
 @pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])

@@ -10,7 +10,7 @@ from torch import nn
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.warmup import run_warmup
-from networks import FEATURES, KINDS, WithReadout, in_layout, make, remembering, state_after
+from networks import FEATURES, FORMS, WithReadout, in_layout, make, remembering, state_after
 
 
 def generator(seed=0):
@@ -94,7 +94,7 @@ def test_warmup_is_algorithm_3_written_out():
 
 
 @pytest.mark.usefixtures("short_final_measure")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_every_kind_of_network_can_be_warmed_up(kind):
     rnn = make(kind)
     before = {name: p.clone() for name, p in rnn.named_parameters()}
@@ -118,8 +118,7 @@ def test_layers_have_their_own_values():
 
 
 @pytest.mark.usefixtures("short_final_measure")
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("cell", ms.CELLS)
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True), ("brc", True), ("nbrc", False)])
 def test_members_of_an_ensemble_are_warmed_up_as_alone(cell, double):
     """20 steps, each member with its own generator and target: same VAA*, same periods, same weights."""
     members = [ms.RNN(cell, 1, 6, 2, double=double, dtype=torch.float64, generator=generator(s)) for s in range(3)]
