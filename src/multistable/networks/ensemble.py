@@ -2,13 +2,15 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from multistable.cells import Cell
 from multistable.networks.rnn import RNN
+
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class Ensemble(nn.Module):
@@ -25,10 +27,10 @@ class Ensemble(nn.Module):
         super().__init__()
         members = list(members)
         _check_members(members)
-        self.network = copy.deepcopy(members[0])
         self._members = len(members)
-        weights = [dict(member.named_parameters()) for member in members]
-        _set_parameters(self.network, {name: torch.stack([w[name] for w in weights]) for name in weights[0]})
+        names = [name for name, _ in members[0].named_parameters()]
+        weights = [torch.stack([member.get_parameter(name) for member in members]) for name in names]
+        self.network = _copied(members[0], weights)
 
     def __len__(self) -> int:
         return self._members
@@ -65,18 +67,11 @@ class Ensemble(nn.Module):
 
     def unstack(self) -> list[RNN]:
         """The members as separate networks, with their present weights."""
-        member = copy.deepcopy(self.network)
-        members = []
-        for index in range(len(self)):
-            _set_parameters(member, {name: p[index].clone() for name, p in self.network.named_parameters()})
-            members.append(member)
-            member = copy.deepcopy(member)  # of one member's size, not of all of them
-        return members
+        return [_copied(self.network, [p[i].clone() for p in self.network.parameters()]) for i in range(len(self))]
 
     def select(self, members: Sequence[int]) -> "Ensemble":
         """Some of the members, by their numbers, as an ensemble of copies of them."""
-        selected = copy.deepcopy(self)
-        _set_parameters(selected.network, {name: p[list(members)] for name, p in self.network.named_parameters()})
+        selected = _copied(self, [p[list(members)] for p in self.parameters()])
         selected._members = len(members)
         return selected
 
@@ -119,9 +114,11 @@ def _same_architecture(a: RNN, b: RNN) -> bool:
     return all(cell.same_equations(other) for cell, other in zip(*cells, strict=True))
 
 
-def _set_parameters(network: nn.Module, values: dict[str, Tensor]) -> None:
-    """Replace parameters by new ones, whose shape may differ."""
-    for name, old in list(network.named_parameters()):
-        owner, _, leaf = name.rpartition(".")
-        parameter = nn.Parameter(values[name].detach(), requires_grad=old.requires_grad)
-        setattr(network.get_submodule(owner), leaf, parameter)
+def _copied(network: AnyModule, weights: Sequence[Tensor]) -> AnyModule:
+    """A copy of a network with other values, whose shape may differ, in place of its parameters."""
+    new = [
+        nn.Parameter(w.detach(), requires_grad=p.requires_grad)
+        for w, p in zip(weights, network.parameters(), strict=True)
+    ]
+    # What deepcopy is told to be copied already it does not copy.
+    return copy.deepcopy(network, {id(p): w for p, w in zip(network.parameters(), new, strict=True)})

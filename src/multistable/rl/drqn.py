@@ -181,7 +181,7 @@ class DRQN:
         size, capacity = positive_integer("batch_size", options["batch_size"]), self.settings.capacity
         if size > capacity:
             raise ValueError(f"capacity must be at least the batch_size of the warmup, {size}, got {capacity}")
-        member = self.network.rnn.unstack()[index]
+        (member,) = self.network.rnn.select([index]).unstack()
         draws = generator(self.seeds[index], "warmup")
         history = warmup(member, self.replay.histories(index), generator=draws, **options)
         self.network.replace(index, member)
