@@ -24,8 +24,7 @@ def sequences():
     return torch.randn(7, 10, 2, generator=generator(), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("cell", "double"), [("gru", False), ("lstm", True)])
 def test_states_follow_the_network_under_a_constant_input(cell, double, sequences):
     rnn = make(cell, num_layers=2, double=double)
     told = settling(rnn, sequences, stabilisation=300, generator=generator(1))
@@ -165,7 +164,7 @@ def test_ids_of_figures_in_one_page_do_not_meet():
 
 
 def test_labels_of_a_state_space_stay_inside_whatever_its_ticks():
-    for low in np.linspace(-3, -0.5, 26):
+    for low in (-3.0, -1.9, -1.1, -1.0, -0.5):
         states = torch.tensor([[[0.0, low], [1.0, 0.4], [-1.0, 0.4]]] * 2, dtype=torch.float64)
         states -= states.mean(1, keepdim=True)
         figure, axes = figures.figure(4.2, 3.9)

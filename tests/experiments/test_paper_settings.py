@@ -55,8 +55,14 @@ def test_both_layers_come_near_the_target():
     assert ((final - 0.95).abs() < 0.1).all(), final
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("kind", [lambda: nn.RNN(1, 48), lambda: nn.GRU(1, 32), lambda: nn.LSTM(1, 32)])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        *((lambda: nn.RNN(1, 48), seed) for seed in (1, 3)),  # multistable, short
+        *((lambda: nn.GRU(1, 32), seed) for seed in (0, 3, 4)),  # one attractor, multistable, drifting
+        *((lambda: nn.LSTM(1, 32), seed) for seed in (1, 5, 8)),  # short, collapsed, multistable
+    ],
+)
 def test_no_failure_is_silent(kind, seed):
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -140,19 +140,6 @@ def test_a_lost_node_changes_no_digit(cluster, tmp_path):
     assert outcomes(configs, out) == outcomes(configs, tmp_path / "here")
 
 
-def test_the_minutes_given_end_every_group_at_the_end_of_its_epoch(cluster, tmp_path):
-    wanted = experiment(epochs=ENDLESS, vaa_every=0)
-    todo = plan([wanted], TWO_SEEDS, tmp_path)
-    clock = iter([0.0, 61.0]).__next__
-    with make_runner("ray", "cpu", cluster[0].address) as runner:
-        with pytest.raises(OutOfTimeError):
-            reproduce(todo, tmp_path, runner=runner, callbacks=[Deadline(1, clock)])
-        assert all(free(config, tmp_path) for group in todo.groups for config in group)
-    assert plan([wanted], TWO_SEEDS, tmp_path).left == 8
-    reached = [max(RunFolder.of(config, tmp_path).checkpoints(), default=-1) for config in wanted.at(TWO_SEEDS)]
-    assert max(reached) >= 0
-
-
 class CtrlC(Callback):
     """Interrupts this process, once, when an epoch of a group has ended."""
 
@@ -193,7 +180,8 @@ def test_what_cannot_run_does_not_stop_the_others(cluster, tmp_path, monkeypatch
     assert len(finished(wanted.at(TWO_SEEDS), tmp_path)) == 2
 
 
-def test_what_could_not_run_is_known_when_the_minutes_are_over(cluster, tmp_path, monkeypatch):
+def test_the_minutes_given_end_every_group_and_what_could_not_run_is_known(cluster, tmp_path, monkeypatch):
+    """Each group ends at the end of its epoch."""
     monkeypatch.setenv("MULTISTABLE_DATA", str(tmp_path / "nowhere"))
     runs = (small(task=PermutedSequentialMNIST()), small(epochs=ENDLESS, vaa_every=0))
     todo = plan([Experiment("images", 1, (), "With and without images", runs, (), ())], TWO_SEEDS, tmp_path)
@@ -203,8 +191,12 @@ def test_what_could_not_run_is_known_when_the_minutes_are_over(cluster, tmp_path
         monkeypatch.setattr(runner, "_result", lambda *task: ended.append(result(*task)) or ended[-1])
         with pytest.raises(OutOfTimeError) as over:
             reproduce(todo, tmp_path, runner=runner, callbacks=[Deadline(1, lambda: 61.0 * len(ended))])
+        assert all(free(config, tmp_path) for group in todo.groups for config in group)
     assert len(over.value.problems) == 1
     assert "nowhere" in over.value.problems[0]
+    left = [RunFolder.of(config, tmp_path) for config in TWO_SEEDS.of(runs[1:])]
+    assert all(max(folder.checkpoints()) >= 0 for folder in left)
+    assert not any(folder.finished for folder in left)
 
 
 def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
@@ -215,18 +207,15 @@ def test_gpus_that_the_cluster_does_not_have_are_refused(cluster):
         pass
 
 
-def test_without_ray_the_command_says_which_extra_to_install(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = CliRunner().invoke(app, ["reproduce", "copy", "--runner", "ray", "--dry-run"])
-    assert result.exit_code == 1
-    assert f"--runner ray needs the package ray: {how_to_install('ray')}" in result.stderr
-
-
-def test_runners_that_do_not_fit_are_refused():
+def test_runners_that_are_not_there_or_do_not_fit_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="--runner must be one of local, ray, got 'slurm'"):
         make_runner("slurm")
     with pytest.raises(ValueError, match="--ray-address is for --runner ray alone"):
         make_runner("local", address="127.0.0.1:6379")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["reproduce", "copy", "--runner", "ray", "--dry-run"])
+    assert result.exit_code == 1
+    assert f"--runner ray needs the package ray: {how_to_install('ray')}" in result.stderr
 
 
 def test_an_interrupted_command_ends_its_cluster_and_keeps_what_is_done(tmp_path):

@@ -34,15 +34,14 @@ def command(tmp_path):
     return lambda *arguments: CliRunner().invoke(app, ["report", *map(str, arguments), "--out", str(out)])
 
 
-@pytest.mark.parametrize("precision", ["ieee", "tf32"])
-def test_results_count_whatever_they_were_trained_in(tmp_path, precision):
-    found = by_name([stored(tmp_path / "stored.json", 0.25, precision)])
+def test_results_count_whatever_they_were_trained_in(tmp_path):
+    found = by_name([stored(tmp_path / "stored.json", 0.25, "tf32")])
     runs = experiments()["copy-curves"].at(PAPER)
     results = finished(runs, found)
     assert [(result.config.cell, result.config.seed) for result in results] == [
         (run.cell, run.seed) for run in runs if run.cell in ("gru", "nbrc")
     ]
-    assert {result.config.precision for result in results} == {precision}
+    assert {result.config.precision for result in results} == {"tf32"}
 
 
 def test_the_last_file_that_has_a_run_counts(tmp_path):
@@ -119,9 +118,9 @@ def test_folders_of_runs_are_read(folders, name):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("text", ["{}", "{"])
-@pytest.mark.parametrize("file", ["config.json", "summary.json"])
-@pytest.mark.parametrize("name", ["claims", "report copy-curves"])
+@pytest.mark.parametrize(
+    ("name", "file", "text"), [("claims", "config.json", "{}"), ("report copy-curves", "summary.json", "{")]
+)
 def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
     folder = sorted(folders.iterdir())[0]
     (folder / file).write_text(text)
@@ -157,13 +156,7 @@ def test_so_is_an_agent_whose_last_evaluation_is_lost(tmp_path):
     ("changes", "told"),
     [
         ({"results": {}}, "results.warmup must be a text or null, got nothing"),
-        ({"results": None}, "results must be an object, got null"),
         ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a finite number or null, got "low"'),
-        (
-            {"results": RESULTS | {"test_loss": math.inf}},
-            "results.test_loss must be a finite number or null, got Infinity",
-        ),
-        ({"record": {}}, "record.seconds must be a finite number, got nothing"),
         ({"record": RECORD | {"together": 0}}, "record.together must be a positive integer, got 0"),
     ],
 )
@@ -177,8 +170,7 @@ def test_a_damaged_summary_is_told_with_what_is_wrong_with_it(folders, name, cha
     assert done.stderr == f"Error: {folder / 'summary.json'}: {told}. Delete {folder} to run it again\n"
 
 
-@pytest.mark.parametrize("text", ["no JSON", '{"rows": []}', "3"])
-@pytest.mark.parametrize("name", ["claims", "report all"])
+@pytest.mark.parametrize(("name", "text"), [("claims", "no JSON"), ("report all", '{"rows": []}')])
 def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
     file = tmp_path / "other.json"
     file.write_text(text)
@@ -187,39 +179,38 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
     assert f"{file} must hold the results of runs" in done.stderr.replace("\n", "")
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"results": "x"}, 'results must be an object, got "x"'),
-        ({"results": []}, "results must be an object, got []"),
-        ({"results": None}, "results must be an object, got null"),
-        ({"results": {}}, "results.warmup must be a text or null, got nothing"),
-        ({"record": 3}, "record must be an object, got 3"),
-        ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a finite number, got nothing"),
-        ({"warmup": 3}, "warmup must be an object or null, got 3"),
-        ({"metrics": {}}, "metrics.epoch must be a list, got nothing"),
-        ({"metrics": []}, "metrics must be an object, got []"),
-        ({"metrics": {"epoch": [0, 1], "vaa": [1.0]}}, "metrics.vaa must be as many values as epoch, got [1.0]"),
-        ({"metrics": {"epoch": [None]}}, "a value of metrics.epoch must be 0 or a positive integer, got null"),
-        (
-            {"metrics": {"epoch": [0], "vaa": ["all"]}},
-            'a value of metrics.vaa must be a finite number, true, false or null, got "all"',
-        ),
-        (
-            {"metrics": {"epoch": [0], "vaa": [math.nan]}},
-            "a value of metrics.vaa must be a finite number, true, false or null, got NaN",
-        ),
-        ({"config": {}}, "config.task must be an object, got nothing"),
-        ({"config": {"task": {"name": "chess"}, "cell": "gru"}}, "task must be one of copy, "),
-    ],
-)
-def test_an_entry_that_is_no_result_is_told_with_what_is_wrong_with_it(tmp_path, changes, told):
+DAMAGED = [
+    ({"results": "x"}, 'results must be an object, got "x"'),
+    ({"results": []}, "results must be an object, got []"),
+    ({"results": None}, "results must be an object, got null"),
+    ({"results": {}}, "results.warmup must be a text or null, got nothing"),
+    ({"record": 3}, "record must be an object, got 3"),
+    ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a finite number, got nothing"),
+    ({"warmup": 3}, "warmup must be an object or null, got 3"),
+    ({"metrics": {}}, "metrics.epoch must be a list, got nothing"),
+    ({"metrics": []}, "metrics must be an object, got []"),
+    ({"metrics": {"epoch": [0, 1], "vaa": [1.0]}}, "metrics.vaa must be as many values as epoch, got [1.0]"),
+    ({"metrics": {"epoch": [None]}}, "a value of metrics.epoch must be 0 or a positive integer, got null"),
+    (
+        {"metrics": {"epoch": [0], "vaa": ["all"]}},
+        'a value of metrics.vaa must be a finite number, true, false or null, got "all"',
+    ),
+    (
+        {"metrics": {"epoch": [0], "vaa": [math.nan]}},
+        "a value of metrics.vaa must be a finite number, true, false or null, got NaN",
+    ),
+    ({"config": {}}, "config.task must be an object, got nothing"),
+    ({"config": {"task": {"name": "chess"}, "cell": "gru"}}, "task must be one of copy, "),
+]
+
+
+def test_an_entry_that_is_no_result_is_told_with_what_is_wrong_with_it(tmp_path):
     file = stored(tmp_path / "stored.json", 0.25)
-    entries = json.loads(file.read_text())
-    entries[3] |= changes
-    file.write_text(json.dumps(entries))
-    with pytest.raises(ValueError, match=re.escape(f"{file}, entry 3: {told}")):
-        read_results(file)
+    known = json.loads(file.read_text())
+    for changes, told in DAMAGED:
+        file.write_text(json.dumps([*known[:3], known[3] | changes]))
+        with pytest.raises(ValueError, match=re.escape(f"{file}, entry 3: {told}")):
+            read_results(file)
 
 
 def test_an_entry_that_is_no_object_is_told_by_the_commands(tmp_path):
