@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,19 +95,19 @@ class Picture(Protocol):
         """Its numbers: a header and rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Experiment:
-    """A figure or table of the paper.
+    """Figures and tables of the paper that are made from the same runs.
 
     Attributes:
         name: as on the command line.
         order: its place among the paper's.
-        labels: of the paper.
+        labels: of the paper's figures and tables, see ``paper/contents.py``; none for a question of our own.
         title: in a few words.
         runs: the paper's runs, without seeds.
         pictures: what is drawn.
-        claims: the claims it bears on.
-        then: runs that follow from the results of those, at a scale; none when not given.
+        claims: the names of the claims it bears on.
+        then: the runs that follow from the results of ``runs`` at a scale; none when not given.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Experiment:
 
     def at(self, scale: Scale, source: Source | None = None) -> list[Config]:
         """The runs at a scale, each once; and those that follow, once all they depend on have results."""
-        first = list({config.name: config for config in scale.of(self.runs)}.values())
+        first = list(_planned(self, scale))
         if self.then is None or source is None:
             return first
         there = results_of(first, source)
@@ -129,6 +130,12 @@ class Experiment:
         # What follows has the settings that were asked for: stored results may be of another precision.
         results = [replace(there[config.name], config=config) for config in first]
         return [*first, *filter(scale.wants, self.then(results, scale))]
+
+
+@lru_cache
+def _planned(experiment: Experiment, scale: Scale) -> tuple[Config, ...]:
+    """Kept, since there are thousands of runs, and the verdict on every claim asks for them."""
+    return tuple({config.name: config for config in scale.of(experiment.runs)}.values())
 
 
 def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any, list[Result]]:

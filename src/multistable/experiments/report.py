@@ -77,13 +77,16 @@ def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) ->
 
     The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
     """
-    return {name: claim.finding(_evidence(claim, experiments, scale, source)) for name, claim in CLAIMS.items()}
+    results = everything(experiments, scale, source)
+    return {name: claim.finding(_evidence(claim, experiments, scale, results)) for name, claim in CLAIMS.items()}
 
 
-def _evidence(claim: Claim, experiments: Sequence[Experiment], scale: Scale, source: Source) -> list[Result]:
+def _evidence(
+    claim: Claim, experiments: Sequence[Experiment], scale: Scale, results: Mapping[str, Result]
+) -> list[Result]:
     bearing = [experiment for experiment in experiments if claim.name in experiment.claims]
     tasks = set(map(scale.tasks, claim.tasks))
-    return [result for result in everything(bearing, scale, source).values() if result.config.task in tasks]
+    return [result for result in everything(bearing, scale, results).values() if result.config.task in tasks]
 
 
 def write_report(

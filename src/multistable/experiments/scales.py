@@ -9,7 +9,7 @@ from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialM
 from multistable.training import Config, RunConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scale:
     """What becomes of the paper's runs.
 
@@ -66,7 +66,7 @@ class Scale:
 
         Numbers are compared as numbers, words in any case; a run that has no such setting is left out.
         """
-        return replace(self, conditions={**self.conditions, **conditions})
+        return replace(self, conditions={**self.conditions, **conditions}) if conditions else self
 
     @property
     def where(self) -> list[str]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -241,7 +242,7 @@ class Config(ABC):
         """Settings that have no influence on this run."""
         return tuple(name for name, (_, setting) in declared(self).items() if not setting.matters(self))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The hash of the settings that the result depends on and that are not at their defaults.
 
