@@ -40,7 +40,7 @@ def test_data_that_is_missing_is_looked_for_once_and_its_experiments_are_named(d
 
 def test_only_groups_with_the_same_data_are_left_out(monkeypatch, tmp_path):
     """Another folder may have it, other tasks need none, and a run that is busy does not lack it."""
-    tasks = [PermutedSequentialMNIST(folder) for folder in ("there", "there", "nowhere", "nowhere", "there")]
+    tasks = [PermutedSequentialMNIST(data=folder) for folder in ("there", "there", "nowhere", "nowhere", "there")]
     configs = [small(task=task, seed=seed) for seed, task in enumerate([*tasks, CopyFirstInput(6)])]
     answers = {0: "another process is working on it", 2: NoData("nothing in nowhere")}
     begun = []
