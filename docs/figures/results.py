@@ -30,7 +30,7 @@ from multistable.experiments.report import wall_time
 from multistable.experiments.scales import PAPER, SMALL
 from multistable.experiments.styles import style_of
 from multistable.rl import AgentConfig, Maze
-from multistable.tasks import Task
+from multistable.tasks import CopyFirstInput, Task
 from multistable.training import Config, RunConfig
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -298,6 +298,39 @@ def double_lstms() -> Page:
     return Page(runs, (picture,), tables=(by_seed, warmups), shared=("denoising_100",))
 
 
+def reading(config: RunConfig) -> tuple[Any, ...]:
+    """What a reading of the paper leaves open: the batch of the warmup, bias vectors, and the precision of training."""
+    biases = 2 if config.cell_options.get("recurrent_bias") else 1
+    return config.version, config.task.length, config.warmup_batch_size, biases, config.precision
+
+
+def by_reading(results: Sequence[Result]) -> Rows:
+    """For each reading, how many networks have attractors before training and after one epoch, and how many learn."""
+    header = ["layers", "T", "n", "bias vectors", "precision", "VAA of 0.5 or more before training"]
+    rows = []
+    for (version, *told), runs in grouped(results, reading).items():
+        looks = [dict(zip(*run.curve("vaa"), strict=True)) for run in runs]
+        kept = [f"{sum(vaa[epoch] >= MANY for vaa in looks)} of {len(runs)}" for epoch in (0, 1)]
+        layers = "double" if version == "double" else "single"
+        rows.append([layers, *map(str, told), *kept, learned(runs)])
+    return [*header, "after epoch 1", "learned"], rows
+
+
+def readings_of_lstms() -> Page:
+    """Warmed-up LSTMs in several readings of the paper, trained for ten epochs."""
+
+    def runs(T: int, n: int, biases: int, precision: str, seeds: int = 20, version: str = "warmup") -> list[Config]:
+        settings = {"warmup_batch_size": n, "precision": precision, "epochs": 10, "version": version}
+        options = {"recurrent_bias": True} if biases == 2 else {}
+        task = CopyFirstInput(T)
+        return [RunConfig(task, "lstm", seed=seed, cell_options=options, **settings) for seed in range(seeds)]
+
+    single = [runs(300, n, biases, precision) for n in (32, 200) for biases in (1, 2) for precision in ("ieee", "tf32")]
+    double = [runs(300, 32, 2, precision, 10, "double") for precision in ("ieee", "tf32")]
+    longer = [runs(600, 32, 2, "tf32", 10), runs(600, 200, 1, "tf32", 10)]
+    return Page([run for some in (*single, *double, *longer) for run in some], (), tables=(by_reading,))
+
+
 def impact_of_k() -> Page:
     """The target k of the warmup, trained in TF32; k = 0.95 is that of copy first input in general."""
     made = experiments()["impact-k"]
@@ -317,6 +350,7 @@ PAGES = {
     "auxiliary_denoising_5": auxiliary("denoising-5"),
     "denoising_double_lstm": double_lstms(),
     "impact_k": impact_of_k(),
+    "lstm_readings": readings_of_lstms(),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "sequential_mnist_small": small("warmup-sequential-mnist"),
