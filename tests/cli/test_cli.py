@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from multistable.cli.results import by_seed, differing
 from multistable.experiments.estimate import seconds
 from multistable.rl import AgentConfig, Maze
 from multistable.rl.config import PROCESSES
-from multistable.tasks import TASKS, CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
+from multistable.setting import declared
+from multistable.tasks import TASKS, CopyFirstInput
 from multistable.training import VERSIONS, RunConfig, RunFolder, train
 
 
@@ -77,40 +78,47 @@ def test_all_stands_for_every_one(monkeypatch):
     assert len(configs) == 2 * len(ms.CELLS) * len(VERSIONS)
 
 
-@pytest.mark.parametrize(
-    ("option", "setting", "value"),
-    [
-        ("--hidden 12", "hidden_size", 12),
-        ("--layers 3", "num_layers", 3),
-        ("--epochs 7", "epochs", 7),
-        ("--batch-size 16", "batch_size", 16),
-        ("--learning-rate 0.01", "learning_rate", 0.01),
-        ("--training-sequences 300", "training_sequences", 300),
-        ("--testing-sequences 200", "testing_sequences", 200),
-        ("--precision tf32", "precision", "tf32"),
-        ("--vaa-every 0", "vaa_every", 0),
-        ("--warmup-algorithm reliable", "warmup_algorithm", "reliable"),
-        ("--k 0.5", "target", 0.5),
-        ("--set warmup_steps=12", "warmup_steps", 12),
-        ("--set dtype=float64", "dtype", "float64"),
-        ('--set cell_options={"recurrent_bias":true}', "cell_options", {"recurrent_bias": True}),
-    ],
-)
-def test_an_option_is_a_setting_of_the_run(monkeypatch, option, setting, value):
-    line = "copy --T 7 --version classic"
-    plain, changed = (configs_of(monkeypatch, f"{line} {more}")[0].to_dict() for more in ("", option))
-    assert plain != changed
-    assert changed == plain | {setting: value}
+def test_an_option_is_a_setting_of_the_run(monkeypatch):
+    options = {
+        "--hidden 12": ("hidden_size", 12),
+        "--num-layers 3": ("num_layers", 3),
+        "--learning-rate 0.01": ("learning_rate", 0.01),
+        "--precision tf32": ("precision", "tf32"),
+        "--vaa-every 0": ("vaa_every", 0),
+        "--k 0.5": ("target", 0.5),
+        "--set warmup_steps=12": ("warmup_steps", 12),
+        "--set dtype=float64": ("dtype", "float64"),
+        '--set cell_options={"recurrent_bias":true}': ("cell_options", {"recurrent_bias": True}),
+    }
+    plain, changed = (
+        configs_of(monkeypatch, f"copy --T 7 --version classic {more}")[0].to_dict() for more in ("", " ".join(options))
+    )
+    assert all(plain[name] != value for name, value in options.values())
+    assert changed == plain | dict(options.values())
+
+
+def test_every_setting_with_a_panel_has_an_option():
+    """Of the runs and of the tasks; the others are set by ``--set``."""
+    kinds = [RunConfig, AgentConfig, *(TASKS | PROCESSES).values()]
+    settings = {name: setting for kind in kinds for name, (_, setting) in declared(kind).items()}
+    options = options_of_train()
+    assert {name for name, setting in settings.items() if setting.panel} == settings.keys() & options.keys() - {"task"}
+    assert all(settings[name].help.rstrip(".") in options[name].help for name in ("epochs", "T", "target", "max_norm"))
+
+
+def test_all_settings_are_listed():
+    rows = {line.split()[0]: line for line in call("list settings").stdout.splitlines() if line.strip()}
+    for name, (_, setting) in (declared(RunConfig) | declared(AgentConfig)).items():
+        assert name in rows
+        assert setting.panel is not None or name == "task" or f"--set {name}=" in rows[name]
+    assert re.search(r"--hidden +the paper's +Units of a layer\.", rows["hidden_size"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "task"),
     [
         ("copy --T 7", {"name": "copy", "T": 7}),
-        ("copy --set T=7", {"name": "copy", "T": 7}),
-        ("denoising --T 20 --N 6", {"name": "denoising", "T": 20, "N": 6, "cue": True}),
         ("denoising --T 20 --N 6 --no-cue", {"name": "denoising", "T": 20, "N": 6, "cue": False}),
-        ("psmnist", {"name": "psmnist"}),
         ("plmnist --N 72", {"name": "plmnist", "N": 72}),
     ],
 )
@@ -188,8 +196,8 @@ def test_a_dry_run_lists_what_is_done_and_does_nothing(tmp_path):
     assert "4 of 5 runs to train" in result.stdout
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_dry_run_tells_how_long_it_may_take(monkeypatch, tmp_path, device):
+def test_a_dry_run_tells_how_long_it_may_take(monkeypatch, tmp_path):
+    device = "cuda"
     line = "copy --T 50 --cell gru --cell lstm --version classic --seeds 2"
     configs = configs_of(monkeypatch, line)
     forecast = sum(seconds([c for c in configs if c.cell == cell], device) for cell in ("gru", "lstm"))
@@ -300,13 +308,6 @@ def test_info_tells_the_time_loop_of_every_cell():
 
 def test_version():
     assert call("--version").stdout == f"multistable {ms.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "task", [CopyFirstInput, Denoising, PermutedSequentialMNIST, PermutedLineSequentialMNIST, Maze]
-)
-def test_settings_of_the_papers_tasks_are_options(task):
-    assert {field.name for field in fields(task)} <= set(options_of_train())
 
 
 def test_what_has_no_option_is_listed_as_it_can_be_set(monkeypatch):

@@ -17,43 +17,25 @@ from multistable.training import RunFolder
     ("arguments", "told"),
     [
         ("copi --T 5", f"task must be one of {', '.join(TASKS | PROCESSES)} or module:Class, got 'copi'"),
-        ("tmaze", "'tmaze' needs L"),
-        ("tmaze --L 0", "L must be a positive integer, got 0"),
         ("tmaze --L 3 --T 5", "the task 'tmaze' has no setting 'T'; its settings are: L"),
         ("tmaze --L 3 --epochs 2", "runs on tmaze have no setting 'epochs'"),
-        ("copy --T 5 --episodes 2", "runs on copy have no setting 'episodes'"),
-        ("tmaze --L 3 --vaa-every 30", "vaa_every must be a multiple of evaluate_every = 20, got 30"),
-        ("tmaze --L 3 --dry-run --max-norm 0", "max_norm must be a positive number, got 0.0"),
-        ("tmaze --L 3 --dry-run --max-norm -1", "max_norm must be a positive number, got -1.0"),
         ("tmaze --L 3 --dry-run --max-norm nan", "max_norm must be a positive number, got nan"),
-        ("tmaze --L 3 --dry-run --max-norm much", "--max-norm"),
-        ("copy --T 5 --max-norm 1", "runs on copy have no setting 'max_norm'"),
         ("tmaze --L 3 --version auxiliary", "version must be one of classic, warmup, double, double-classic"),
         ("copy", "'copy' needs T"),
-        ("denoising --T 20", "'denoising' needs N\n"),
         ("copy --T 5 --N 5", "the task 'copy' has no setting 'N'; its settings are: T"),
-        ("copy --T 0", "T must be a positive integer, got 0"),
-        ("copy --T 5 --no-cue", "has no setting 'cue'"),
-        ("denoising --T 20 --N 4", "N must be at least 5"),
         ("copy --T 5 --cell rnn", f"cell must be one of {', '.join(ms.CELLS)} or module:Class, got 'rnn'"),
-        ("copy --T 5 --version double --hidden 3", "hidden_size must be even"),
-        ("copy --T 5 --k 2", "target must lie in [0, 1], got 2.0"),
-        ("copy --T 5 --precision half", "precision must be one of ieee"),
         ("copy --T 5 --seeds 2 --seed 3", "only one of them"),
         ("copy --T 5 --device gpu", "device must be cpu, cuda or cuda:INDEX, got 'gpu'"),
         ("copy --T 5 --set nothing=3", "got 'nothing'"),
         ("copy --T 5 --set epochs", "--set must be NAME=VALUE, got 'epochs'"),
         ("copy --T 5 --set seed=3", "--seed sets it"),
-        ("copy --T 5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
         ("copy --T 5 --epochs 1 --set epochs=3 --dry-run", "epochs must be given once, got 1 and, by --set, 3"),
-        ("copy --T 5 --k 0.5 --set target=0.9 --dry-run", "target must be given once, got 0.5 and, by --set, 0.9"),
         (
             "copy --T 5 --vaa-every 0 --set vaa_every=1 --dry-run",
             "vaa_every must be given once, got 0 and, by --set, 1",
         ),
         ("copy --set T=5 --set T=9 --dry-run", "T must be given once, got 5 and, by --set, 9"),
         ("psmnist --data a --set data=b --dry-run", "data must be given once, got a and, by --set, b"),
-        ("copy --T 5 --training-sequences 20", "batch_size must not exceed the 16 training sequences, got 32"),
         ("copy --T 5 --epochs many", "--epochs"),
         ("copy --T 5 --together 0", "--together"),
     ],
@@ -67,9 +49,8 @@ def test_a_wrong_argument_is_said_in_a_line(tmp_path, arguments, told):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
-def test_a_gpu_that_is_not_there(device):
-    result = call(f"train copy --T 5 --device {device}")
+def test_a_gpu_that_is_not_there():
+    result = call("train copy --T 5 --device cuda:0")
     assert result.exit_code == 2
     assert "PyTorch finds no GPU here" in result.stderr
 

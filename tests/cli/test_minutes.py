@@ -21,7 +21,6 @@ SELECTION = (
     "--epochs 1 --set training_sequences=40 --set testing_sequences=10 --set dtype=float64 --set vaa_batch_size=4 "
     "--set vaa_batches=2 --set stabilisation=20 --device cpu"
 )
-REPRODUCTION = "reproduce copy-curves --scale smoke --where cell=gru --where seed=0 --device cpu"
 
 
 def numbers_in(out):
@@ -75,9 +74,8 @@ def test_what_is_finished_when_the_minutes_are_over_is_shown(tmp_path):
     assert re.search(r"^ copy-gru-classic-0-\w+ +[012] ", result.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("line", [RUNS, SELECTION], ids=["train", "select"])
-def test_minutes_that_are_enough_change_nothing(tmp_path, line):
-    result = call(f"{line} --minutes 60", "--out", tmp_path)
+def test_minutes_that_are_enough_change_nothing(tmp_path):
+    result = call(f"{SELECTION} --minutes 60", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "minutes are over" not in result.stdout
     assert all(RunFolder(path).finished for path in tmp_path.iterdir())
@@ -102,10 +100,9 @@ def test_one_minute_is_over(tmp_path, monkeypatch):
     assert "The 1 minute is over, 1 run is left: " in result.stdout
 
 
-@pytest.mark.parametrize("line", [RUNS, SELECTION, REPRODUCTION], ids=["train", "select", "reproduce"])
 @pytest.mark.parametrize("minutes", ["-1", "nan"])
-def test_minutes_that_are_no_time_are_refused(tmp_path, line, minutes):
-    result = call(f"{line} --minutes {minutes}", "--out", tmp_path)
+def test_minutes_that_are_no_time_are_refused(tmp_path, minutes):
+    result = call(f"{RUNS} --minutes {minutes}", "--out", tmp_path)
     assert result.exit_code == 2
     assert "--minutes" in result.stderr
     assert not any(tmp_path.iterdir())

