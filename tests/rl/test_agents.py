@@ -126,31 +126,24 @@ def test_agents_together_are_each_as_if_alone(cell, layers, settings):
         assert own.vaa[0] == pytest.approx(evaluation.vaa[index], rel=1e-12)
 
 
-def test_agents_of_one_seed_differ_by_their_warmup_alone():
+def test_agents_of_one_seed_differ_by_a_warmup_on_the_histories_of_the_buffer():
     agents = make_agents([7, 7], warm=[False, True], settings=Settings(capacity=300), hidden=8)
     before = [p.detach().clone() for p in agents.network.parameters()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ms.WarmupWarning)
-        agents.prepare()
-    assert agents.warmups[0] is None
-    assert len(agents.warmups[1]) == 100
+    agents.fill()
     buffers = agents.replay.histories(0), agents.replay.histories(1)
     assert all(torch.equal(a, b) for a, b in zip(*buffers, strict=True))
+    alone = agents.network.rnn.unstack()[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.WarmupWarning)
+        ms.warmup(alone, buffers[1], generator=generator(7, "warmup"), algorithm="paper")
+        agents.warm_up()
+    assert agents.warmups[0] is None
+    assert len(agents.warmups[1]) == 100
+    assert_close(agents.network.rnn.unstack()[1].state_dict(), alone.state_dict(), **TIGHT)
     for (name, after), initial in zip(agents.network.named_parameters(), before, strict=True):
         assert torch.equal(initial[0], initial[1])
         assert torch.equal(after[0], initial[0])
         assert torch.equal(after[1], initial[1]) == name.startswith("readout"), name
-
-
-def test_warmup_is_that_of_the_library_on_the_histories_of_the_buffer():
-    agents = make_agents([2], warm=True, settings=Settings(capacity=300), hidden=8)
-    agents.fill()
-    alone = agents.network.rnn.unstack()[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ms.WarmupWarning)
-        ms.warmup(alone, agents.replay.histories(0), generator=generator(2, "warmup"), algorithm="paper")
-        agents.warm_up()
-    assert_close(agents.network.rnn.unstack()[0].state_dict(), alone.state_dict(), **TIGHT)
 
 
 def copied(tensors):

@@ -13,7 +13,7 @@ from multistable.training import fused_adam
 from multistable.training.adam import Adam, fits_kernels, shortened
 
 # A program has 1024 entries: fewer, just as many, and more, in numbers that are and are not multiples of 4.
-SHAPES = [(3, 5, 8), (3,), (3, 1, 1024), (3, 1025), (3, 2, 3, 7), (3, 4, 520)]
+SHAPES = [(3, 5, 8), (3,), (3, 1, 1024), (3, 1025), (3, 2, 2, 258)]
 RATES = [1e-1, 1e-3, 5e-2]
 
 
@@ -113,7 +113,7 @@ def test_going_on_is_not_to_be_told_from_not_having_stopped():
 # Gradients that cannot be used
 
 
-@pytest.mark.parametrize(("entry", "where"), [(math.nan, 1), (-(2.0**64), 5)], ids=["nan", "too large to be squared"])
+@pytest.mark.parametrize(("entry", "where"), [(math.nan, 1), (-(2.0**64), 4)], ids=["nan", "too large to be squared"])
 def test_a_member_passes_over_a_gradient_that_would_stay_in_its_moments(entry, where):
     """The last entry of one of its tensors is spoilt; the others are untouched, to the last bit."""
     gradients = [draw(SHAPES, seed) for seed in range(1, 5)]
@@ -143,7 +143,7 @@ def test_the_largest_gradients_that_can_be_squared_are_used():
 
 def test_several_members_pass_over_their_own():
     gradients = [draw(SHAPES, seed) for seed in range(1, 4)]
-    gradients[0][0][0, 0, 0] = gradients[1][0][0, 0, 0] = gradients[1][5][2, 3, 519] = math.inf
+    gradients[0][0][0, 0, 0] = gradients[1][0][0, 0, 0] = gradients[1][4][2, 1, 1, 257] = math.inf
     kernels, operations = made(), made(fused=False)
     torch.testing.assert_close(after(kernels, gradients), after(operations, gradients), rtol=1e-5, atol=1e-6)
     assert kernels.passed_over() == operations.passed_over() == [2, 0, 1]
