@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from multistable.cells import CELLS
 from multistable.cli.conditions import conditions
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.paper import experiments
@@ -26,13 +27,14 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
     return [experiment for name, experiment in known.items() if "all" in names or name in names]
 
 
-def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = ()) -> Scale:
-    """A scale by name, at a precision, with only the runs that ``where`` chooses."""
+def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = (), cells: Sequence[str] = ()) -> Scale:
+    """A scale by name, at a precision, with only the runs that ``where`` chooses, and with ``cells`` of one's own."""
     if name not in SCALES:
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    return SCALES[name].computed_in(precision).only(conditions(where))
+    own = [CELLS.checked("--cell", cell) for cell in cells]
+    return SCALES[name].computed_in(precision).only(conditions(where)).also(own)
 
 
 def results_in(

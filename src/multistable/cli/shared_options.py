@@ -62,4 +62,11 @@ Where = Annotated[
         "setting add up, those of several must all be met.",
     ),
 ]
+OwnCells = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CELL",
+        help=f"Make every kind of run with this cell of your own too, for instance module:Class. {SEVERAL}",
+    ),
+]
 Stored = Annotated[list[Path] | None, typer.Option(help=f"Stored results (JSON) in place of run folders. {SEVERAL}")]

@@ -11,7 +11,6 @@ from multistable.experiments.experiment import Kind, Result, Spread, grouped, sp
 from multistable.experiments.styles import INK, Style, cell_name, style_of
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
-from multistable.tasks.permuted_mnist import PermutedMNIST
 from multistable.training import Config
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def setting(task: Task) -> str:
 
 def quantity_name(quantity: str, task: Task) -> str:
     """What an axis is called."""
-    loss = "log loss (nats)" if isinstance(task, PermutedMNIST) else "squared error"
+    loss = getattr(task, "loss_name", "loss")
     names = {
         "validation_loss": f"validation {loss}",
         "training_loss": f"training {loss}",

@@ -75,8 +75,10 @@ def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) 
 def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) -> dict[str, Finding]:
     """The verdict on each claim, from the runs on its tasks of the experiments that bear on it.
 
-    The same tasks are also run with other hyperparameters; such runs say nothing about the other claims.
+    The same tasks are also run with other hyperparameters; such runs say nothing about the other claims. Nor do runs
+    with cells of the user's own.
     """
+    scale = scale.also(())
     results = everything(experiments, scale, source)
     return {name: claim.finding(_evidence(claim, experiments, scale, results)) for name, claim in CLAIMS.items()}
 
@@ -171,6 +173,7 @@ def _shown(experiment: Experiment, picture: Picture, results: Sequence[Result], 
 def _commands(experiment: Experiment, scale: Scale, results: Sequence[Result]) -> list[str]:
     base = ["multistable", "reproduce", experiment.name, "--scale", scale.name]
     base += [part for condition in scale.where for part in ("--where", condition)]
+    base += [part for cell in scale.cells for part in ("--cell", cell)]
     precisions = sorted({result.config.precision for result in results} or {"ieee"})
     options = [[] if precision == "ieee" else ["--precision", precision] for precision in precisions]
     return [shlex.join([*base, *option]) for option in options]

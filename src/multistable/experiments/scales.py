@@ -24,6 +24,7 @@ class Scale:
         tasks: the task in place of each of the paper's; the others stay.
         keeps: whether a run of the paper is run at all.
         conditions: values of settings, those of the task among them, that a run must have, see :meth:`only`.
+        cells: cells of the user's own, with which every kind of run is made too.
     """
 
     name: str
@@ -36,9 +37,11 @@ class Scale:
     tasks: Callable[[Any], Any] = lambda task: task
     keeps: Callable[[Config], bool] = lambda config: True
     conditions: Mapping[str, Collection[str]] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
 
     def of(self, configs: Sequence[Config]) -> list[Config]:
         """Runs at this scale in place of the paper's, one for each seed."""
+        others = [replace(config, cell=cell, cell_options={}) for cell in self.cells for config in configs]
         scaled = [
             replace(
                 config,
@@ -47,7 +50,7 @@ class Scale:
                 hidden_size=self.units(config.hidden_size),
                 seed=seed,
             )
-            for config in configs
+            for config in (*configs, *others)
             if self.keeps(config)
             for seed in range(self.seeds_of(config))
         ]
@@ -67,6 +70,10 @@ class Scale:
         Numbers are compared as numbers, words in any case; a run that has no such setting is left out.
         """
         return replace(self, conditions={**self.conditions, **conditions}) if conditions else self
+
+    def also(self, cells: Sequence[str]) -> "Scale":
+        """The same with every kind of run made with these cells too."""
+        return replace(self, cells=tuple(cells)) if tuple(cells) != self.cells else self
 
     @property
     def where(self) -> list[str]:

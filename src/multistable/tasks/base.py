@@ -37,6 +37,8 @@ class Task(ABC):
 
     input_size: int
     output_size: int
+    loss_name = "loss"
+    """What pictures call the loss."""
 
     paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
     """The paper's network for the task."""

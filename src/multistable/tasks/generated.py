@@ -18,6 +18,7 @@ class GeneratedTask(Task):
     """
 
     output_size = 1
+    loss_name = "squared error"
 
     @property
     @abstractmethod

@@ -41,6 +41,7 @@ class PermutedMNIST(Task):
     )
 
     output_size = 10
+    loss_name = "log loss (nats)"
     answers = 1
 
     @abstractmethod

@@ -11,6 +11,7 @@ import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.declared import option_name
 from multistable.experiments.paper import experiments
+from multistable.experiments.paper.contents import names
 from multistable.registry import Registry
 from multistable.rl import AgentConfig
 from multistable.rl.config import PROCESSES
@@ -19,9 +20,9 @@ from multistable.tasks import TASKS
 from multistable.training import VERSIONS, RunConfig
 
 
-def run(names: Sequence[str]) -> None:
+def run(tables: Sequence[str]) -> None:
     """Show the tables of these names."""
-    for name in names:
+    for name in tables:
         console().print(TABLES[name]())
 
 
@@ -70,7 +71,7 @@ def paper() -> Table:
     """The paper's experiments."""
     made = table("experiment", "claims", "", "of the paper", title="Experiments")
     for name, experiment in experiments().items():
-        made.add_row(name, ", ".join(experiment.claims), experiment.title, ", ".join(experiment.labels))
+        made.add_row(name, ", ".join(experiment.claims), experiment.title, names(experiment.labels))
     return made
 
 

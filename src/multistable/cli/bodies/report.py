@@ -8,9 +8,15 @@ from multistable.cli.experiments import chosen, chosen_scale, results_in, write_
 
 
 def run(
-    names: Sequence[str], scale: str, where: Sequence[str], precision: str, out: Path, results: Sequence[Path] | None
+    names: Sequence[str],
+    scale: str,
+    where: Sequence[str],
+    cells: Sequence[str],
+    precision: str,
+    out: Path,
+    results: Sequence[Path] | None,
 ) -> None:
     """Write the report of the results there are."""
-    wanted, size = chosen(names), chosen_scale(scale, precision, where)
+    wanted, size = chosen(names), chosen_scale(scale, precision, where, cells)
     check_conditions(wanted, size)
     write_report(wanted, size, out, results_in(results, out, wanted, size))

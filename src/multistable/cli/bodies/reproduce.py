@@ -21,6 +21,7 @@ def run(
     names: Sequence[str],
     scale: str,
     where: Sequence[str],
+    cells: Sequence[str],
     precision: str,
     out: Path,
     device: str | None,
@@ -31,7 +32,7 @@ def run(
     dry_run: bool,
 ) -> None:
     """Run what is left of experiments, and write their report; without any work for a dry run."""
-    wanted, size = chosen(names), chosen_scale(scale, precision, where)
+    wanted, size = chosen(names), chosen_scale(scale, precision, where, cells)
     # The device of another machine is not known here, and a plan needs none.
     chosen_device(device, here=ray_address is None and not dry_run)
     machine = make_runner(runner, device, ray_address)

@@ -7,13 +7,14 @@ import typer
 
 from multistable.cli.declared import OUTPUT
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import Debug, Names, Precision, ScaleName, Stored, Where
+from multistable.cli.shared_options import Debug, Names, OwnCells, Precision, ScaleName, Stored, Where
 
 
 def command(
     names: Names,
     scale: ScaleName = "small",
     where: Where = None,
+    cell: OwnCells = None,
     precision: Precision = "ieee",
     out: Annotated[
         Path | None,
@@ -33,4 +34,6 @@ def command(
     with reporting(debug):
         from multistable.cli.bodies import report
 
-        report.run(names, scale, where or (), precision, out or Path("report" if results else "runs"), results)
+        report.run(
+            names, scale, where or (), cell or (), precision, out or Path("report" if results else "runs"), results
+        )

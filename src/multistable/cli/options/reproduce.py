@@ -14,6 +14,7 @@ from multistable.cli.shared_options import (
     Minutes,
     Names,
     Out,
+    OwnCells,
     Precision,
     ScaleName,
     Together,
@@ -43,6 +44,7 @@ def command(
     names: Names,
     scale: ScaleName = "small",
     where: Where = None,
+    cell: OwnCells = None,
     precision: Precision = "ieee",
     out: Out = Path("runs"),
     device: Device = None,
@@ -70,5 +72,16 @@ def command(
         from multistable.cli.bodies import reproduce
 
         reproduce.run(
-            names, scale, where or (), precision, out, device, minutes, together, runner, ray_address, dry_run
+            names,
+            scale,
+            where or (),
+            cell or (),
+            precision,
+            out,
+            device,
+            minutes,
+            together,
+            runner,
+            ray_address,
+            dry_run,
         )

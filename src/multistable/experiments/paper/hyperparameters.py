@@ -69,10 +69,13 @@ def with_layers(layers: int) -> Label:
     return label
 
 
+CELLS_WITHOUT_CURVES = ("chrono", "brc", "nbrc")
+
+
 def final_of_cell(config: Config) -> str | None:
-    """The cell of a run that was not for selecting, for the cells whose curves the paper shows."""
+    """The cell of a run that was not for selecting; without those whose curves the paper does not show."""
     final = isinstance(config, RunConfig) and config.selection == 0
-    return cell_name(config.cell) if final and config.cell in WARMED[:3] else None
+    return cell_name(config.cell) if final and config.cell not in CELLS_WITHOUT_CURVES else None
 
 
 FINAL_CURVES = Panels(

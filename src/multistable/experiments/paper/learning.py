@@ -5,20 +5,20 @@ from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, grid
 from multistable.experiments.pictures import Bars, Curves
 
 CURVES = ("validation_loss", "vaa")
-OTHERS = ("gru", "mgu", "brc", "nbrc")
+LSTMS = ("lstm", "chrono")
 
 LEARNING_AND_VAA = (
     Curves(
         name="lstm_chrono",
         caption="LSTM with its usual and with chrono initialisation.",
         quantities=CURVES,
-        series=lambda config: config.cell if config.cell in ("lstm", "chrono") else None,
+        series=lambda config: config.cell if config.cell in LSTMS else None,
     ),
     Curves(
         name="others",
         caption="The other cells.",
         quantities=CURVES,
-        series=lambda config: config.cell if config.cell in OTHERS else None,
+        series=lambda config: None if config.cell in LSTMS else config.cell,
     ),
 )
 
