@@ -136,7 +136,7 @@ def uses_matrix_units(name: str, hidden: int, networks: int) -> bool:
         return False
     device = capacity(torch.device("cuda", torch.cuda.current_device()))
     gates = KINDS[name].recurrent
-    return plan(hidden=hidden, gates=gates, networks=networks, rows=BATCH, precision="tf32", **device).matrix
+    return plan(hidden=hidden, gates=gates, members=networks, rows=BATCH, precision="tf32", **device).matrix
 
 
 def measure(name: str, hidden: int, networks: int, quick: bool) -> Row:

@@ -1,12 +1,12 @@
-"""Three ways to bring a recurrence of your own: a cell, a registered cell, and a module of any make.
+"""Three ways to use a recurrence of your own: a cell, a registered cell, and any module.
 
 Run: python examples/your_own_cell.py
 
 On the command line, in this folder: multistable train copy --T 20 --cell your_own_cell:Leaky
 
 The paper's warmup, Algorithm 3, does not always succeed on networks this small. The seed below is one with which all
-four do; of the seeds 0 to 3, with the other three at least one of the four failed, and warmup said so. The default
-warmup depends less on luck, but the stack of two layers resists it: see docs/reference/warmup.md.
+four do; with each of the seeds 1 to 3 at least one of the four fails, and warmup says so. The default warmup
+depends less on luck, but the stack of two layers resists it: see docs/reference/warmup.md.
 """
 
 from typing import Any
@@ -53,12 +53,12 @@ def main() -> None:
     """Measure and warm up each of them."""
     torch.manual_seed(0)
     sequences = torch.randn(20, 200, 1)
-    ms.CELLS["leaky"] = Leaky  # from here on a name, as "gru" is
+    ms.CELLS["leaky"] = Leaky  # from here on it has a name, as "gru" has
     networks: dict[str, nn.Module] = {
         "a stack of two layers": ms.RNN(Leaky, 1, 32, num_layers=2),
         "double layers": ms.RNN("leaky", 1, 64, double=True),
         "two at once": ms.Ensemble([ms.RNN("leaky", 1, 32) for _ in range(2)]),
-        "a module of any make": AnyModule(1, 32),
+        "any module": AnyModule(1, 32),
     }
     for name, network in networks.items():
         before = ms.measure(network, sequences).vaa

@@ -1,4 +1,4 @@
-"""Every cell of the registry against the paper's equations in NumPy, and the laws of the time loop."""
+"""Every cell of the registry against the paper's equations in NumPy, and what holds for every time loop."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The laws that initial weights are drawn from, and where the random numbers come from."""
+"""The distributions that initial weights are drawn from, and where the random numbers come from."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def gate_blocks(weight: Tensor) -> list[Tensor]:
 
 
 def assert_drawn_from(values: Tensor, distribution: Callable[[Tensor], Tensor]) -> None:
-    """Kolmogorov-Smirnov: a sample of the law would fail with a probability below 1e-4."""
+    """Kolmogorov-Smirnov: a sample of the distribution would fail with a probability below 1e-4."""
     ordered = values.flatten().sort().values
     expected = distribution(ordered)
     n = len(ordered)
@@ -74,7 +74,7 @@ def assert_torch_lstm_matrices(cell: ms.Cell) -> None:
 
 
 def assert_sum_of_two_uniforms(values: Tensor, bound: float) -> None:
-    """The triangular law on (-2 bound, 2 bound), whose variance is 2 bound^2 / 3."""
+    """The triangular distribution on (-2 bound, 2 bound), whose variance is 2 bound^2 / 3."""
     assert values.abs().max() <= 2 * bound
     assert values.abs().max() > bound
     assert_close(values.var(), values.new_tensor(2 * bound**2 / 3), rtol=0.15, atol=0)
@@ -121,7 +121,7 @@ def check_brc(cell: ms.Cell) -> None:
     assert_zero(cell.bias, gates=3)
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "lstm": check_lstm,
     "chrono": check_chrono,
     "gru": check_gru,
@@ -132,8 +132,8 @@ LAWS = {
 
 
 @pytest.mark.parametrize("name", ms.CELLS)
-def test_initial_weights_follow_the_law_of_the_cell(name):
-    LAWS[name](make(name))
+def test_initial_weights_follow_the_distribution_of_the_cell(name):
+    DISTRIBUTIONS[name](make(name))
 
 
 def test_the_recurrent_bias_of_a_gru_starts_at_zero():

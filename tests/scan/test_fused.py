@@ -46,7 +46,7 @@ def test_an_mgu_goes_back_in_parts(time, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_more_is_kept_than_slots_and_states(name):
+def test_no_more_is_saved_than_blocks_and_states(name):
     """Beside the weights, and whether the input is given or its projection."""
     cell, weights, projected, state, _ = map_single(problem(name, 6, 3, 16, (2,)))
     weights = {key: weight.requires_grad_() for key, weight in weights.items()}
@@ -58,14 +58,14 @@ def test_no_more_is_kept_than_slots_and_states(name):
         return tensor
 
     states = 6 * 2 * 3 * 16
-    slots = {"lstm": 4, "gru": 4, "mgu": 2, "brc": 3, "nbrc": 3}[name] * states
+    blocks = {"lstm": 4, "gru": 4, "mgu": 2, "brc": 3, "nbrc": 3}[name] * states
     fields = len(state) * states * 7 // 6
     outside = sum(weight.numel() for weight in weights.values())
     for scan, x in ((fused.scan, projected), (fused.scan_input, torch.randn(6, 2, 3, 3, device=DEVICE))):
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             results = scan(cell.bind(weights), x, state)
-        assert slots + fields <= sum(kept.values()) <= slots + fields + outside + x[..., :3].numel()
+        assert blocks + fields <= sum(kept.values()) <= blocks + fields + outside + x[..., :3].numel()
         assert all(field.requires_grad for field in results)
 
 
@@ -314,7 +314,7 @@ def test_a_plan_covers_all_units_rows_and_networks(gates, hidden):
             for processors in (1, 20, 132):
                 for precision in ("ieee", "tf32"):
                     p = plan(
-                        hidden=hidden, gates=gates, networks=networks, rows=rows, processors=processors,
+                        hidden=hidden, gates=gates, members=networks, rows=rows, processors=processors,
                         shared_memory=232_448, matrix_units=True, precision=precision,
                     )  # fmt: skip
                     assert p.units * p.splits >= hidden

@@ -314,7 +314,7 @@ def test_without_gluon_there_are_no_matrix_units(version, missing, monkeypatch):
 @pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)
 def test_tf32_is_allowed_and_not_demanded(change):
     """Where the matrix units cannot serve, products are plain float32."""
-    case = {"hidden": 256, "gates": 3, "networks": 64, "rows": 32, "processors": 132, "shared_memory": 232_448}
+    case = {"hidden": 256, "gates": 3, "members": 64, "rows": 32, "processors": 132, "shared_memory": 232_448}
     case |= {"matrix_units": True, "precision": "tf32"}
     assert plan(**case).matrix
     assert not plan(**case | change).matrix
@@ -322,14 +322,14 @@ def test_tf32_is_allowed_and_not_demanded(change):
 
 @pytest.mark.parametrize(
     "change",
-    [{"backward": True}, {"rows": 1, "networks": 1}, {"matrix_units": False}, {"shared_memory": 49_152},
+    [{"backward": True}, {"rows": 1, "members": 1}, {"matrix_units": False}, {"shared_memory": 49_152},
      {"hidden": 1024}, {"precision": "ieee"}],
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("gates", [2, 3, 4])
 def test_three_products_where_no_backward_pass_follows(gates, change):
     """Divided as in TF32; else, products are plain float32, divided as such."""
-    case = {"hidden": 256, "gates": gates, "networks": 10, "rows": 320, "processors": 44, "shared_memory": 232_448}
+    case = {"hidden": 256, "gates": gates, "members": 10, "rows": 320, "processors": 44, "shared_memory": 232_448}
     case |= {"matrix_units": True, "precision": "tf32x3", "backward": False}
     chosen = plan(**case)
     assert chosen.halves

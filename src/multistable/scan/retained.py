@@ -1,4 +1,4 @@
-"""Whether a backward pass may overwrite what the forward pass kept for it."""
+"""Whether a backward pass may overwrite what the forward pass saved for it."""
 
 import torch
 

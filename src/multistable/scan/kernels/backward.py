@@ -10,27 +10,27 @@ from multistable.scan.kernels.equations import (
     mgu_backward_candidate,
     mgu_backward_gate,
 )
-from multistable.scan.kernels.forward import load_gates, store_slots
+from multistable.scan.kernels.forward import load_gates, store_saved
 from multistable.scan.kernels.product import from_all, indices, load_weights, meet
 
 
 @triton.jit(do_not_specialize=["start", "stop", "T", "N", "B", "span", "one"])
 def retreat(
-    grad_hidden, grad_memory, weight, hidden, memory, slots, grad_h, grad_c, arrivals,
+    grad_hidden, grad_memory, weight, hidden, memory, saved, grad_h, grad_c, arrivals,
     one, start, stop, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
-    KIND: tl.constexpr, G: tl.constexpr, SLOTS: tl.constexpr,
+    KIND: tl.constexpr, G: tl.constexpr, SAVED: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
 ):  # fmt: skip
     """From the gradients of the states, those of the pre-activations of the steps from ``start`` to ``stop``.
 
-    They are written over ``slots``. ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight``
+    They are written over ``saved``. ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight``
     is ``(N, G, H, H)``, each gate's matrix transposed. ``grad_h`` and ``grad_c``, ``(N, B, H)``, get the gradient of
     the state before ``start``; of an MGU, ``grad_h`` holds what the steps from ``stop`` on have left there. Other cells
     take all steps. The rest, and the division of the work, is as in ``advance``.
     """
     ALONE: tl.constexpr = SPLITS == 1
-    # The gates whose product ends the step (of an MGU, f alone), and the slot of the last of them.
+    # The gates whose product ends the step (of an MGU, f alone), and the place of the last among the saved blocks.
     LATE: tl.constexpr = 1 if KIND == "mgu" else G
     LAST: tl.constexpr = 3 if KIND == "gru" else LATE - 1
     if KIND != "mgu":
@@ -51,19 +51,19 @@ def retreat(
         b = b_first.to(tl.int64) + row
         rows = min(span, B - b_first)
         mask = (row < rows) & (unit < H)
-        first_row = b_first.to(tl.int64) * (SLOTS * H)
+        first_row = b_first.to(tl.int64) * (SAVED * H)
         own = b * H + unit
-        own_slots = b * (SLOTS * H) + unit
+        own_saved = b * (SAVED * H) + unit
         plane = B.to(tl.int64) * H
         hidden_n = hidden + n * (T + 1) * plane + own
         memory_n = memory + n * (T + 1) * plane + own
-        slots_n = slots + n * T * plane * SLOTS
+        saved_n = saved + n * T * plane * SAVED
         gh_n_own = grad_hidden + n * gh_n + b * gh_b + unit.to(tl.int64) * gh_j
         gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
 
         w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G)
         t = stop.to(tl.int64) - 1
-        s = load_gates(slots_n + t * plane * SLOTS + own_slots, H, mask, SLOTS)
+        s = load_gates(saved_n + t * plane * SAVED + own_saved, H, mask, SAVED)
         up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)
         zero = tl.zeros_like(up)
         dh = tl.load(grad_h + n * plane + own, mask=mask, other=0.0) if KIND == "mgu" else zero
@@ -78,22 +78,22 @@ def retreat(
             c = zero
             c_before = zero
             up_c = zero
-        # Several warps may have the same elements: none may write over slots that another has yet to read. From the
+        # Several warps may have the same elements: none may write over what another has yet to read. From the
         # second step on, the products lie between.
         tl.debug_barrier()
         while t >= start:
             dh += up
-            slots_t = slots_n + t * plane * SLOTS
-            rows_t = slots_t + first_row
+            saved_t = saved_n + t * plane * SAVED
+            rows_t = saved_t + first_row
             if KIND == "mgu":
                 dn = mgu_backward_candidate(s, dh)
-                tl.store(slots_t + H + own_slots, dn, mask=mask)
+                tl.store(saved_t + H + own_saved, dn, mask=mask)
                 if not ALONE:
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                dfh = from_all((dn,), rows_t, rows, SLOTS * H, H, row, w, 1, 1, 1, K, PARTS, AHEAD, ALONE)
+                dfh = from_all((dn,), rows_t, rows, SAVED * H, H, row, w, 1, 1, 1, K, PARTS, AHEAD, ALONE)
                 df, direct = mgu_backward_gate(s, h, dh, dfh)
-                tl.store(slots_t + own_slots, df, mask=mask)
+                tl.store(saved_t + own_saved, df, mask=mask)
                 v = (df,)
             else:
                 if KIND == "lstm":
@@ -106,11 +106,11 @@ def retreat(
                 else:
                     d, direct = brc_backward(s, h, dh)
                     v = (d[0], d[1])
-                store_slots(slots_t + own_slots, H, d, mask, SLOTS)
+                store_saved(saved_t + own_saved, H, d, mask, SAVED)
 
             # What the step before needs is asked for now, so that this step's products hide the wait.
             more = mask & (t > start)
-            s = load_gates(slots_t - plane * SLOTS + own_slots, H, more, SLOTS)
+            s = load_gates(saved_t - plane * SAVED + own_saved, H, more, SAVED)
             up = tl.load(gh_n_own + (t - 1) * gh_t, mask=more, other=0.0)
             if KIND == "lstm":
                 c = c_before
@@ -122,7 +122,7 @@ def retreat(
             if not ALONE:
                 expected += SPLITS
                 meet(arrivals, expected, SPLITS)
-            dh = direct + from_all(v, rows_t, rows, SLOTS * H, H, row, w, 0, LATE, LAST, K, PARTS, AHEAD, ALONE)
+            dh = direct + from_all(v, rows_t, rows, SAVED * H, H, row, w, 0, LATE, LAST, K, PARTS, AHEAD, ALONE)
             t -= 1
         tl.store(grad_h + n * plane + own, dh, mask=mask)
         if KIND == "lstm":

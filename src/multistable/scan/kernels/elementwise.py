@@ -4,14 +4,14 @@ import triton
 import triton.language as tl
 
 from multistable.scan.kernels.equations import brc_backward, brc_forward
-from multistable.scan.kernels.forward import load_gates, store_slots
+from multistable.scan.kernels.forward import load_gates, store_saved
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def advance_units(
-    projected, weight, bias, hidden, slots,
+    projected, weight, bias, hidden, saved,
     T, B, H, p_t, p_n, p_b, p_j, state_n,
-    BLOCK: tl.constexpr, AHEAD: tl.constexpr, BIAS: tl.constexpr, SAVE: tl.constexpr, KEEP: tl.constexpr,
+    BLOCK: tl.constexpr, AHEAD: tl.constexpr, BIAS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr,
 ):  # fmt: skip
     """``advance`` for a BRC; ``weight`` is ``(N, 2 * H)``. A program has ``BLOCK`` of one recurrence's units.
 
@@ -25,7 +25,7 @@ def advance_units(
     mask = unit < plane
     x_n = projected + n * p_n + b * p_b + j * p_j
     hidden_n = hidden + n * state_n + unit
-    slots_n = slots + n * T * plane * 3 + b * (3 * H) + j
+    saved_n = saved + n * T * plane * 3 + b * (3 * H) + j
     w_c = tl.load(weight + n * 2 * H + j, mask=mask, other=0.0)
     w_a = tl.load(weight + n * 2 * H + H + j, mask=mask, other=0.0)
     h = tl.load(hidden_n, mask=mask, other=0.0)
@@ -47,28 +47,28 @@ def advance_units(
                 x_now = (x_now[0] + of_gates[0], x_now[1] + of_gates[1], x_now[2] + of_gates[2])
             h_new, s = brc_forward(x_now, (w_c * h, w_a * h), h)
             if SAVE:
-                store_slots(slots_n + (t + i) * plane * 3, H, s, now, 3)
-            if KEEP:
+                store_saved(saved_n + (t + i) * plane * 3, H, s, now, 3)
+            if not ONLY_LAST:
                 tl.store(hidden_n + (t + i + 1) * plane, h_new, mask=now)
             h = tl.where(t + i < T, h_new, h)
         x = x_next
         t += AHEAD
-    if not KEEP:
+    if ONLY_LAST:
         tl.store(hidden_n + (T % 2) * plane, h, mask=mask)
 
 
 @triton.jit
-def load_step(grad, slots, hidden, t, gh_t, plane, H, mask):
+def load_step(grad, saved, hidden, t, gh_t, plane, H, mask):
     now = mask & (t >= 0)
     up = tl.load(grad + t * gh_t, mask=now, other=0.0)
     h = tl.load(hidden + t * plane, mask=now, other=0.0)
-    s = load_gates(slots + t * plane * 3, H, now, 3)
+    s = load_gates(saved + t * plane * 3, H, now, 3)
     return up, h, s
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def retreat_units(
-    grad_hidden, weight, hidden, slots, grad_h, sums,
+    grad_hidden, weight, hidden, saved, grad_h, sums,
     T, B, H, gh_t, gh_n, gh_b, gh_j,
     BLOCK: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
@@ -85,7 +85,7 @@ def retreat_units(
     mask = unit < plane
     grad_n = grad_hidden + n * gh_n + b * gh_b + j * gh_j
     hidden_n = hidden + n * (T + 1) * plane + unit
-    slots_n = slots + n * T * plane * 3 + b * (3 * H) + j
+    saved_n = saved + n * T * plane * 3 + b * (3 * H) + j
     w_c = tl.load(weight + n * 2 * H + j, mask=mask, other=0.0)
     w_a = tl.load(weight + n * 2 * H + H + j, mask=mask, other=0.0)
     dh = tl.zeros((BLOCK,), tl.float32)
@@ -97,15 +97,15 @@ def retreat_units(
     t = T.to(tl.int64) - 1
     steps = ()
     for i in tl.static_range(AHEAD):
-        steps = steps + (load_step(grad_n, slots_n, hidden_n, t - i, gh_t, plane, H, mask),)
+        steps = steps + (load_step(grad_n, saved_n, hidden_n, t - i, gh_t, plane, H, mask),)
     while t >= 0:
         steps_next = ()
         for i in tl.static_range(AHEAD):
-            steps_next = steps_next + (load_step(grad_n, slots_n, hidden_n, t - AHEAD - i, gh_t, plane, H, mask),)
+            steps_next = steps_next + (load_step(grad_n, saved_n, hidden_n, t - AHEAD - i, gh_t, plane, H, mask),)
         for i in tl.static_range(AHEAD):
             up, h, s = steps[i]
             d, direct = brc_backward(s, h, dh + up)
-            store_slots(slots_n + (t - i) * plane * 3, H, d, mask & (t - i >= 0), 3)
+            store_saved(saved_n + (t - i) * plane * 3, H, d, mask & (t - i >= 0), 3)
             inside = t - i >= 0
             dh = tl.where(inside, direct + d[0] * w_c + d[1] * w_a, dh)
             dw_c += tl.where(inside, d[0] * h, 0.0)
@@ -116,4 +116,4 @@ def retreat_units(
         steps = steps_next
         t -= AHEAD
     tl.store(grad_h + n * plane + unit, dh, mask=mask)
-    store_slots(sums + n * plane * 5 + b * (5 * H) + j, H, (dw_c, dw_a, db_c, db_a, db_n), mask, 5)
+    store_saved(sums + n * plane * 5 + b * (5 * H) + j, H, (dw_c, dw_a, db_c, db_a, db_n), mask, 5)

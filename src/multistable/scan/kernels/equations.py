@@ -1,7 +1,7 @@
 """What is pointwise in each cell, forward and backward, in the letters of ``multistable.cells``.
 
 ``x`` are the projected inputs and ``p`` the products with the recurrent matrix, one tile for each gate. What the
-backward pass needs of a step are its *slots*, one tile each:
+backward pass needs of a step is *saved* in blocks, one tile each:
 
 ======== =====================================================================
 LSTM     f, i, r, g (the candidate), after their activations
@@ -11,7 +11,7 @@ BRC      c, a, n
 NBRC     c, a, n
 ======== =====================================================================
 
-The backward functions return, in the same slots, the gradient of each one's pre-activation (for the last slot of
+The backward functions return, in the same blocks, the gradient of each one's pre-activation (for the last block of
 a GRU, that of p_h), so that they can be written over them.
 """
 
@@ -71,7 +71,7 @@ def lstm_forward(x, p, c):
 
 @triton.jit
 def lstm_backward(s, c, c_before, dh, dc):
-    """The gradients of the slots, and that of the memory before the step."""
+    """The gradients of the saved blocks, and that of the memory before the step."""
     f, i, r, g = s
     tanh_c = tanh(c)
     dc += dh * r * (1 - tanh_c * tanh_c)
@@ -92,7 +92,7 @@ def gru_forward(x, p, h):
 
 @triton.jit
 def gru_backward(s, h, dh):
-    """The gradients of the slots, and what reaches the state before the step without a product."""
+    """The gradients of the saved blocks, and what reaches the state before the step without a product."""
     z, r, n, p_h = s
     dz = dh * (h - n) * z * (1 - z)
     dn = dh * (1 - z) * (1 - n * n)

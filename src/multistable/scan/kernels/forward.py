@@ -16,24 +16,24 @@ def load_gates(source, gate_stride, mask, X: tl.constexpr):
 
 
 @triton.jit
-def store_slots(target, H, s, mask, SLOTS: tl.constexpr):
-    for i in tl.static_range(SLOTS):
+def store_saved(target, H, s, mask, SAVED: tl.constexpr):
+    for i in tl.static_range(SAVED):
         tl.store(target + i * H, s[i], mask=mask)
 
 
 @triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
 def advance(
-    projected, weight, bias, hidden, memory, slots, modulated, arrivals,
+    projected, weight, bias, hidden, memory, saved, modulated, arrivals,
     one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
-    KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SLOTS: tl.constexpr, BIAS: tl.constexpr,
+    KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SAVED: tl.constexpr, BIAS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    SPLITS: tl.constexpr, SAVE: tl.constexpr, KEEP: tl.constexpr,
+    SPLITS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr,
 ):  # fmt: skip
     """Advance ``N`` recurrences of ``B`` rows over ``T`` steps.
 
     ``projected`` is ``(T, N, B, X * H)``, any strides; ``weight`` is ``(N, H, G * H)``; ``hidden`` and ``memory``
-    (of an LSTM) are ``(N, T + 1, B, H)``, the state before the first step in the first place, or, when not
-    ``KEEP``, ``(N, 2, B, H)``, written in turn. ``slots`` is ``(N, T, B, SLOTS * H)``, written when ``SAVE``.
+    (of an LSTM) are ``(N, T + 1, B, H)``, the state before the first step in the first place, or, with
+    ``ONLY_LAST``, ``(N, 2, B, H)``, written in turn. ``saved`` is ``(N, T, B, SAVED * H)``, written when ``SAVE``.
     ``modulated``, ``(N, B, H)``, is where the programs of a group exchange the f * h of an MGU.
 
     A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time. Each has ``J``
@@ -57,12 +57,12 @@ def advance(
         mask = (row < rows) & (unit < H)
         first_row = b_first.to(tl.int64) * H
         own = b * H + unit
-        own_slots = b * (SLOTS * H) + unit
+        own_saved = b * (SAVED * H) + unit
         plane = B.to(tl.int64) * H
         hidden_n = hidden + n * state_n
         memory_n = memory + n * state_n
         modulated_n = modulated + n * plane
-        slots_n = slots + n * T * plane * SLOTS
+        saved_n = saved + n * T * plane * SAVED
         x_n = projected + n * p_n + b * p_b + unit.to(tl.int64) * p_j
 
         w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G)
@@ -72,8 +72,8 @@ def advance(
         c = tl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
         t = tl.full((), 0, tl.int64)
         while t < T:
-            before = t if KEEP else t % 2
-            after = t + 1 if KEEP else (t + 1) % 2
+            before = t % 2 if ONLY_LAST else t
+            after = (t + 1) % 2 if ONLY_LAST else t + 1
             hidden_t = hidden_n + before * plane + first_row
             # Asked for in the step that takes it, and before its products, which hide the wait. For inputs asked for in
             # the step before, the compiler would have the products wait: it counts them together with the first h.
@@ -103,8 +103,8 @@ def advance(
                     h, s = brc_forward(x, p, h)
 
             if SAVE:
-                store_slots(slots_n + t * plane * SLOTS + own_slots, H, s, mask, SLOTS)
-            if KEEP or not ALONE or t == T - 1:
+                store_saved(saved_n + t * plane * SAVED + own_saved, H, s, mask, SAVED)
+            if not ONLY_LAST or not ALONE or t == T - 1:
                 tl.store(hidden_n + after * plane + own, h, mask=mask)
                 if KIND == "lstm":
                     tl.store(memory_n + after * plane + own, c, mask=mask)

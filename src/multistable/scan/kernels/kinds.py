@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """What the kernels must know of a cell: its name there, how many gates read the past, how many the input; slots.
+    """What the kernels must know of a cell.
 
-    ``fields`` are those of its state.
+    Its name there, how many gates read the past (``recurrent``) and the input (``projected``), how many blocks are
+    saved for the backward pass, and how many fields its state has.
     """
 
     name: str
     recurrent: int
     projected: int
-    slots: int
+    saved: int
     fields: int = 1
 
     @property
@@ -23,9 +24,9 @@ class Kind:
 
 
 KINDS = {
-    "lstm": Kind("lstm", recurrent=4, projected=4, slots=4, fields=2),
-    "gru": Kind("gru", recurrent=3, projected=3, slots=4),
-    "mgu": Kind("mgu", recurrent=2, projected=2, slots=2),
-    "nbrc": Kind("nbrc", recurrent=2, projected=3, slots=3),
-    "brc": Kind("brc", recurrent=0, projected=3, slots=3),
+    "lstm": Kind("lstm", recurrent=4, projected=4, saved=4, fields=2),
+    "gru": Kind("gru", recurrent=3, projected=3, saved=4),
+    "mgu": Kind("mgu", recurrent=2, projected=2, saved=2),
+    "nbrc": Kind("nbrc", recurrent=2, projected=3, saved=3),
+    "brc": Kind("brc", recurrent=0, projected=3, saved=3),
 }

@@ -4,12 +4,12 @@ from torch import Tensor
 
 
 def one_lead(x: Tensor, lead: int) -> Tensor:
-    """``(..., any)``, of which ``lead`` leading dimensions become one, ``(networks, any)``."""
+    """``(..., any)``, of which ``lead`` leading dimensions become one, ``(members, any)``."""
     return x.flatten(0, lead - 1) if lead > 1 else x if lead else x.unsqueeze(0)
 
 
 def one_lead_in_time(x: Tensor) -> Tensor:
-    """``(time, ..., rows, any)`` as ``(time, networks, rows, any)``; an expansion in time stays one."""
+    """``(time, ..., rows, any)`` as ``(time, members, rows, any)``; an expansion in time stays one."""
     if x.dim() == 3:
         return x.unsqueeze(1)
     lead = x.stride()[1:-2]
@@ -21,5 +21,5 @@ def one_lead_in_time(x: Tensor) -> Tensor:
 
 
 def own_lead_in_time(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """``(time, networks, rows, any)`` as ``(time, *lead, rows, any)``, a view."""
+    """``(time, members, rows, any)`` as ``(time, *lead, rows, any)``, a view."""
     return x.unflatten(1, lead) if len(lead) > 1 else x if lead else x.squeeze(1)

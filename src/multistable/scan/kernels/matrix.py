@@ -28,7 +28,7 @@ from multistable.scan.kernels.equations import (
     sigmoid,
     tanh,
 )
-from multistable.scan.kernels.forward import load_gates, store_slots
+from multistable.scan.kernels.forward import load_gates, store_saved
 from multistable.scan.kernels.matrix_exchange import (
     after,
     receive_states,
@@ -125,11 +125,11 @@ def room_for_weights(n: gl.constexpr, SHAPE: gl.constexpr, HALVES: gl.constexpr)
 
 @gluon.jit(do_not_specialize=["T", "N", "B", "span"])
 def advance(
-    projected, of_input, weight, bias, hidden, memory, slots, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row,
+    projected, of_input, weight, bias, hidden, memory, saved, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row,
     state_n,
-    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SLOTS: gl.constexpr,
+    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SAVED: gl.constexpr,
     OF_INPUT: gl.constexpr, BIAS: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr,
-    SPLITS: gl.constexpr, HELD: gl.constexpr, SAVE: gl.constexpr, KEEP: gl.constexpr, HALVES: gl.constexpr,
+    SPLITS: gl.constexpr, HELD: gl.constexpr, SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
 
@@ -144,7 +144,7 @@ def advance(
     groups = gl.num_programs(0) // SPLITS
     row, unit = own_places(split, ROWS, J)
     own = row * H + unit
-    own_slots = row * (SLOTS * H) + unit
+    own_saved = row * (SAVED * H) + unit
     own_x = row.to(gl.int64) * p_b + unit.to(gl.int64) * p_j
     pair_row, pair = pairs(ROWS, J)
     inbox += group * (ROWS * K)
@@ -164,7 +164,7 @@ def advance(
         plane = B.to(gl.int64) * H
         hidden_n = hidden + n * state_n + first_row * H
         memory_n = memory + n * state_n + first_row * H
-        slots_n = slots + (n * T * plane + first_row * H) * SLOTS
+        saved_n = saved + (n * T * plane + first_row * H) * SAVED
         x_n = projected + n * p_n + first_row * p_b
 
         if HALVES:
@@ -210,9 +210,9 @@ def advance(
             if t + 1 < T:
                 pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
             if SAVE:
-                store_slots(slots_n + t * plane * SLOTS + own_slots, H, s, mask, SLOTS)
-            if KEEP or t == T - 1:
-                place = t + 1 if KEEP else (t + 1) % 2
+                store_saved(saved_n + t * plane * SAVED + own_saved, H, s, mask, SAVED)
+            if not ONLY_LAST or t == T - 1:
+                place = (t + 1) % 2 if ONLY_LAST else t + 1
                 gl.store(hidden_n + place * plane + own, h, mask=mask)
                 if KIND == "lstm":
                     gl.store(memory_n + place * plane + own, c, mask=mask)
@@ -237,23 +237,23 @@ def contribute(
 
 
 @gluon.jit
-def load_step(slots, up, hidden, memory, up_c, mask, H: gl.constexpr, KIND: gl.constexpr, SLOTS: gl.constexpr):
-    """What a step of the backward pass needs: its slots, the gradients of its state, the h or c before it."""
+def load_step(saved, up, hidden, memory, up_c, mask, H: gl.constexpr, KIND: gl.constexpr, SAVED: gl.constexpr):
+    """What a step of the backward pass needs: what it saved, the gradients of its state, the h or c before it."""
     dh = gl.load(up, mask=mask, other=0.0)
-    s = load_gates(slots, H, mask, SLOTS)
+    s = load_gates(saved, H, mask, SAVED)
     before = gl.load(memory if KIND == "lstm" else hidden, mask=mask, other=0.0)
     dc = gl.load(up_c, mask=mask, other=0.0) if KIND == "lstm" else dh
     if parts_of(mask.shape[1], gl.num_warps()) * 8 > mask.shape[0]:
-        # Several warps have the same elements: none may write over slots that another has yet to read.
+        # Several warps have the same elements: none may write over what another has yet to read.
         gl.thread_barrier()
     return s, dh, before, dc
 
 
 @gluon.jit(do_not_specialize=["start", "stop", "T", "N", "B", "span"])
 def retreat(
-    grad_hidden, grad_memory, weight, hidden, memory, slots, grad_h, grad_c, inbox,
+    grad_hidden, grad_memory, weight, hidden, memory, saved, grad_h, grad_c, inbox,
     start, stop, T, N, B, span, w_n, w_row, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
-    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, SLOTS: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr,
+    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, SAVED: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr,
     J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
 ):  # fmt: skip
     """As ``backward.retreat``, with the weights as they are; ``inbox``, ``(2, groups, K / J, ROWS, K)``, is zero."""
@@ -267,7 +267,7 @@ def retreat(
     groups = gl.num_programs(0) // SPLITS
     row, unit = own_places(split, ROWS, J)
     own = row * H + unit
-    own_slots = row * (SLOTS * H) + unit
+    own_saved = row * (SAVED * H) + unit
     own_gh = row.to(gl.int64) * gh_b + unit.to(gl.int64) * gh_j
     own_gc = row.to(gl.int64) * gc_b + unit.to(gl.int64) * gc_j
     # To the program that has the unit, from this one.
@@ -289,7 +289,7 @@ def retreat(
         plane = B.to(gl.int64) * H
         hidden_n = hidden + n * (T + 1) * plane + first_row * H
         memory_n = memory + n * (T + 1) * plane + first_row * H
-        slots_n = slots + (n * T * plane + first_row * H) * SLOTS
+        saved_n = saved + (n * T * plane + first_row * H) * SAVED
         gh_first = grad_hidden + n * gh_n + first_row * gh_b
         gc_first = grad_memory + n * gc_n + first_row * gc_b
         end = n * plane + first_row * H
@@ -302,21 +302,21 @@ def retreat(
         c = gl.load(memory_n + t * plane + own, mask=mask, other=0.0) if KIND == "lstm" else zero
         t -= 1
         s, up, before, up_c = load_step(
-            slots_n + t * plane * SLOTS + own_slots, gh_first + t * gh_t + own_gh, hidden_n + t * plane + own,
-            memory_n + t * plane + own, gc_first + t * gc_t + own_gc, mask, H, KIND, SLOTS,
+            saved_n + t * plane * SAVED + own_saved, gh_first + t * gh_t + own_gh, hidden_n + t * plane + own,
+            memory_n + t * plane + own, gc_first + t * gc_t + own_gc, mask, H, KIND, SAVED,
         )  # fmt: skip
         while t >= start:
             dh += up
-            slots_t = slots_n + t * plane * SLOTS + own_slots
+            saved_t = saved_n + t * plane * SAVED + own_saved
             if KIND == "mgu":
                 dn = mgu_backward_candidate(s, dh)
-                gl.store(slots_t + H, dn, mask=mask)
+                gl.store(saved_t + H, dn, mask=mask)
                 dfh = contribute((dn,), factors, w, 1, to_pair + turn % 2 * other_place, turn, K, SPLITS)
                 if SPLITS > 1:
                     dfh = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
                     turn = after(turn)
                 df, direct = mgu_backward_gate(s, before, dh, dfh)
-                gl.store(slots_t, df, mask=mask)
+                gl.store(saved_t, df, mask=mask)
                 v = (df,)
             else:
                 if KIND == "lstm":
@@ -330,15 +330,15 @@ def retreat(
                 else:
                     d, direct = brc_backward(s, before, dh)
                     v = (d[0], d[1])
-                store_slots(slots_t, H, d, mask, SLOTS)
+                store_saved(saved_t, H, d, mask, SAVED)
 
             # What the step before needs is asked for before the longest wait: of a program alone that for products.
             if SPLITS > 1:
                 p = contribute(v, factors, w, 0, to_pair + turn % 2 * other_place, turn, K, SPLITS)
             more = mask & (t > start)
             s, up, before, up_c = load_step(
-                slots_t - plane * SLOTS, gh_first + (t - 1) * gh_t + own_gh, hidden_n + (t - 1) * plane + own,
-                memory_n + (t - 1) * plane + own, gc_first + (t - 1) * gc_t + own_gc, more, H, KIND, SLOTS,
+                saved_t - plane * SAVED, gh_first + (t - 1) * gh_t + own_gh, hidden_n + (t - 1) * plane + own,
+                memory_n + (t - 1) * plane + own, gc_first + (t - 1) * gc_t + own_gc, more, H, KIND, SAVED,
             )  # fmt: skip
             if SPLITS > 1:
                 p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)

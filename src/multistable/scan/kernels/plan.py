@@ -87,10 +87,10 @@ class Plan:
 
 @lru_cache
 def plan(
-    *, hidden: int, gates: int, networks: int, rows: int, processors: int, shared_memory: int, matrix_units: bool,
+    *, hidden: int, gates: int, members: int, rows: int, processors: int, shared_memory: int, matrix_units: bool,
     precision: str, backward: bool = True,
 ) -> Plan:  # fmt: skip
-    """The division for ``networks`` recurrences of ``rows`` rows on a GPU, with a ``backward`` pass to follow or not.
+    """The division for ``members`` recurrences of ``rows`` rows on a GPU, with a ``backward`` pass to follow or not.
 
     It has so many multiprocessors, so many bytes of shared memory for a program, and matrix units or none for TF32.
 
@@ -121,13 +121,13 @@ def plan(
         and (precision == "tf32" or thrice)
         and inputs <= MATRIX_INPUTS
         and units >= 16
-        and networks * rows > ROWS_FOR_MATRIX * groups_at_once
+        and members * rows > ROWS_FOR_MATRIX * groups_at_once
         and _shared(gates * inputs * units, held, warps) <= shared_memory
     )
     if matrix:
         tiles = -(-rows // MATRIX_ROWS)
         wide = _shared(gates * inputs * units * 2, held, warps) <= shared_memory
-        if splits > 1 and warps == WARPS and networks * tiles > groups_at_once and wide:
+        if splits > 1 and warps == WARPS and members * tiles > groups_at_once and wide:
             # Fewer programs for a tile: with weights in shared memory a step takes longer, but not as long as two.
             units *= 2
             splits = -(-hidden // units)
@@ -135,14 +135,14 @@ def plan(
         span = -(-rows // tiles)
     elif splits > 1:
         # As many tiles as there are groups, so that each advances as few rows as possible.
-        span = min(MOST_ROWS, -(-rows // max(1, groups_at_once // networks)))
+        span = min(MOST_ROWS, -(-rows // max(1, groups_at_once // members)))
         if span > ROWS_AHEAD:
             span = -(-span // ROWS_AHEAD) * ROWS_AHEAD
-    elif networks * rows <= processors:
+    elif members * rows <= processors:
         span = 1
     else:
         span = min(rows, 4 if inputs >= 128 else 8)
-    tiles = networks * -(-rows // span)
+    tiles = members * -(-rows // span)
     return Plan(
         rows=MATRIX_ROWS if matrix else triton.next_power_of_2(span),
         span=span,

@@ -120,10 +120,10 @@ def to_each(
 
 
 @triton.jit
-def read_slots(
+def read_blocks(
     source, i, rows, row_stride, H, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr, K: tl.constexpr
 ):
-    """:func:`read` for each of ``G`` slots, ``H`` apart, from ``first``; the last of them is slot ``LAST``."""
+    """:func:`read` for each of ``G`` blocks, ``H`` apart, from ``first``; the last of them is block ``LAST``."""
     v = ()
     for g in tl.static_range(G):
         v = v + (read(source + (LAST if g == G - 1 else first + g) * H, i, rows, row_stride, H, K),)
@@ -137,19 +137,19 @@ def from_all(
 ):  # fmt: skip
     """``G`` tiles of states, each times the weights of its gate, from ``first``: the sum of the products.
 
-    The states are ``tiles``, or ``rows`` rows at ``source``, as in :func:`to_each` and :func:`read_slots`.
+    The states are ``tiles``, or ``rows`` rows at ``source``, as in :func:`to_each` and :func:`read_blocks`.
     """
     total = tl.zeros_like(tiles[0])
     ready = ()
     if not ALONE:
         for a in tl.static_range(AHEAD):
-            ready = ready + (read_slots(source, a, rows, row_stride, H, first, G, LAST, K),)
+            ready = ready + (read_blocks(source, a, rows, row_stride, H, first, G, LAST, K),)
     i = 0
     while i < rows:
         coming = ()
         if not ALONE:
             for a in tl.static_range(AHEAD):
-                coming = coming + (read_slots(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
+                coming = coming + (read_blocks(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
         for a in tl.static_range(AHEAD):
             # One factor after the other, so that only one takes up registers beside the weights.
             v = pick(tiles[0], i + a, K, PARTS) if ALONE else ready[a][0]

@@ -1,4 +1,4 @@
-"""The product with the input, written where the recurrence will keep its slots, and its gradients."""
+"""The product with the input, written where the recurrence will put what it saves, and its gradients."""
 
 import math
 from typing import Literal
@@ -43,18 +43,18 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
     leaves there, all lie in one place.
 
     Args:
-        u: ``(time, networks, rows, in)``.
-        weight: ``(networks, in, out)``.
-        bias: ``(networks, out)``.
+        u: ``(time, members, rows, in)``.
+        weight: ``(members, in, out)``.
+        bias: ``(members, out)``.
         width: numbers a row; those of the product, if ``way`` is ``"thrice"``.
         way: of :func:`way_of`.
 
     Returns:
-        The product, ``(time, networks, rows, out)``, and the room that it is a view of, ``(networks, time, rows,
+        The product, ``(time, members, rows, out)``, and the room that it is a view of, ``(members, time, rows,
         width)``.
     """
-    time, networks, rows, _ = u.shape
-    room = u.new_empty(networks, time * rows, width)
+    time, members, rows, _ = u.shape
+    room = u.new_empty(members, time * rows, width)
     product = room[..., : weight.shape[-1]]
     if way == "few":
         _project_few(u, weight, bias, room)
@@ -69,9 +69,9 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
 
 
 def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
-    time, networks, rows, inputs = u.shape
+    time, members, rows, inputs = u.shape
     tile = min(32, triton.next_power_of_2(rows))
-    grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), networks)
+    grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), members)
     project_few[grid](
         u, weight.contiguous(), weight if bias is None else bias.contiguous(), room, rows, weight.shape[-1],
         room.shape[-1], *u.stride(), IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128,
@@ -79,7 +79,7 @@ def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -
 
 
 def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
-    """``rows`` are ``(networks, time * rows, in)``; ``room`` has no place for more than the product."""
+    """``rows`` are ``(members, time * rows, in)``; ``room`` has no place for more than the product."""
     rows = rows if rows.stride(-1) == 1 else rows.contiguous()
     # By powers of two, and only what is too large: other inputs stay as they are, to the bit.
     largest = torch.linalg.vector_norm(rows, math.inf, dim=(1, 2))
@@ -95,20 +95,20 @@ def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Ten
 
 
 def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """Those of the weight, ``(networks, in, out)``, and of the ``bias``, ``(networks, out)``, if that is wanted.
+    """Those of the weight, ``(members, in, out)``, and of the ``bias``, ``(members, out)``, if that is wanted.
 
     Args:
-        u: ``(time, networks, rows, in)``.
-        grads: ``(networks, time, rows, width)``, the product's gradient in its first columns.
+        u: ``(time, members, rows, in)``.
+        grads: ``(members, time, rows, width)``, the product's gradient in its first columns.
         out: how many these are.
         way: of :func:`way_of`.
     """
     if way != "few":
         of_product = grads.flatten(1, 2)[..., :out]
         return network_first(u).mT @ of_product, gradient_of_bias(of_product) if bias else None
-    networks, time, rows, width = grads.shape
-    grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), networks)
-    sums = grads.new_empty(networks, grid[0], u.shape[-1] + 1, out)
+    members, time, rows, width = grads.shape
+    grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), members)
+    sums = grads.new_empty(members, grid[0], u.shape[-1] + 1, out)
     gradients_of_few[grid](
         u, grads, sums, time, rows, out, width, *u.stride(), IN=u.shape[-1], STEPS=STEPS_OF_A_SUM,
         ROWS=min(16, triton.next_power_of_2(rows)), COLUMNS=128,
@@ -118,17 +118,17 @@ def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: b
 
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:
-    """``(time, networks, rows, in)``, from the product's gradient ``(networks, time * rows, out)``."""
+    """``(time, members, rows, in)``, from the product's gradient ``(members, time * rows, out)``."""
     return (grad @ weight.mT).unflatten(1, (time, -1)).transpose(0, 1)
 
 
 def gradient_of_bias(grad: Tensor) -> Tensor:
-    """``(networks, out)``, from the product's gradient ``(networks, time * rows, out)``."""
+    """``(members, out)``, from the product's gradient ``(members, time * rows, out)``."""
     # A product with ones, since a sum over so many rows takes as much memory again for its partial results.
     ones = grad.new_ones(1, 1, grad.shape[1]).expand(len(grad), -1, -1)
     return (ones @ grad).squeeze(1)
 
 
 def network_first(x: Tensor) -> Tensor:
-    """``(time, networks, rows, any)`` as ``(networks, time * rows, any)``, a view where the layout allows."""
+    """``(time, members, rows, any)`` as ``(members, time * rows, any)``, a view where the layout allows."""
     return x.transpose(0, 1).flatten(1, 2)

@@ -61,9 +61,9 @@ def capacity(device: torch.device) -> dict[str, Any]:
 
 
 def _plan(
-    kind: Kind, like: Tensor, networks: int, rows: int, hidden: int, precision: str, *, backward: bool = True
+    kind: Kind, like: Tensor, members: int, rows: int, hidden: int, precision: str, *, backward: bool = True
 ) -> Plan:
-    sizes = {"hidden": hidden, "gates": kind.recurrent, "networks": networks, "rows": rows}
+    sizes = {"hidden": hidden, "gates": kind.recurrent, "members": members, "rows": rows}
     return plan(**sizes, precision=precision, backward=backward, **capacity(like.device))
 
 
@@ -86,83 +86,84 @@ def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
 
 def advance_all(
     kind: Kind, precision: str, projected: Tensor, of_input: Tensor | None, weight: Tensor, bias: Tensor | None,
-    states: tuple[Tensor, ...], slots: Tensor | None = None, *, keep: bool = True,
+    states: tuple[Tensor, ...], saved: Tensor | None = None, *, only_last: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """All steps.
 
     Args:
-        projected: ``(time, networks, rows, gates * hidden)``, any strides.
-        of_input: the bias of the input, ``(networks, gates * hidden)``, where the projected input is without it.
-        weight: ``(networks, hidden, gates * hidden)``, of a BRC ``(networks, 2 * hidden)``.
-        bias: the recurrent bias of a GRU, ``(networks, hidden)``.
-        states: the state before the first step, each field ``(networks, rows, hidden)``; none for zero.
-        slots: where to write what the backward pass needs, those of ``equations.py``, ``(networks, time, rows,
-            slots * hidden)``, if at all. ``projected`` may be a view of it.
-        keep: whether to return the states of all steps.
+        projected: ``(time, members, rows, gates * hidden)``, any strides.
+        of_input: the bias of the input, ``(members, gates * hidden)``, where the projected input is without it.
+        weight: ``(members, hidden, gates * hidden)``, of a BRC ``(members, 2 * hidden)``.
+        bias: the recurrent bias of a GRU, ``(members, hidden)``.
+        states: the state before the first step, each field ``(members, rows, hidden)``; none for zero.
+        saved: where to write what the backward pass needs, the blocks of ``equations.py``, ``(members, time, rows,
+            blocks * hidden)``, if at all. ``projected`` may be a view of it.
+        only_last: return the state after the last step alone.
 
     Returns:
-        The states, each field ``(networks, time + 1, rows, hidden)``, the given one first (or, when not ``keep``,
-        ``(networks, 2, rows, hidden)``, the last in the place of the number of steps modulo two).
+        The states, each field ``(members, time + 1, rows, hidden)``, the given one first (or, if ``only_last``,
+        ``(members, 2, rows, hidden)``, the last in the place of the number of steps modulo two).
     """
     T, N, B, width = projected.shape
     H = width // kind.projected
-    buffers = tuple(projected.new_empty(N, T + 1 if keep else 2, B, H) for _ in range(kind.fields))
+    buffers = tuple(projected.new_empty(N, 2 if only_last else T + 1, B, H) for _ in range(kind.fields))
     for i, buffer in enumerate(buffers):
         if states:
             buffer[:, 0] = states[i]
         else:
             buffer[:, 0].zero_()
-    save = slots is not None
-    kept = projected if slots is None else slots
+    save = saved is not None
+    target = projected if saved is None else saved
     weight = weight.contiguous()
     with _on(projected):
         if kind.name == "brc":
             advance_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-                projected, weight, weight if of_input is None else of_input.contiguous(), buffers[0], kept,
+                projected, weight, weight if of_input is None else of_input.contiguous(), buffers[0], target,
                 T, B, H, *projected.stride(), buffers[0].stride(0), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD,
-                BIAS=of_input is not None, SAVE=save, KEEP=keep, num_warps=1, maxnreg=REGISTERS_FORWARD,
+                BIAS=of_input is not None, SAVE=save, ONLY_LAST=only_last, num_warps=1, maxnreg=REGISTERS_FORWARD,
             )  # fmt: skip
             return buffers
         division = _plan(kind, projected, N, B, H, precision, backward=save)
         if division.matrix:
             _matrix().advance[division.grid](
                 projected, weight if of_input is None else of_input.contiguous(), weight,
-                weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
+                weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], target,
                 _inbox(division, projected, 1), T, N, B, division.span, *projected.stride(), weight.stride(0),
                 weight.stride(1), buffers[0].stride(0),
-                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots,
-                OF_INPUT=of_input is not None, BIAS=bias is not None, SAVE=save, KEEP=keep, HALVES=division.halves,
+                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SAVED=kind.saved,
+                OF_INPUT=of_input is not None, BIAS=bias is not None, SAVE=save, ONLY_LAST=only_last,
+                HALVES=division.halves,
                 HELD=HELD_HALVES if division.halves else HELD_FORWARD, **division.constants,
             )  # fmt: skip
             return buffers
         exchanged = kind.name == "mgu" and division.splits > 1
         advance[division.grid](
-            projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], kept,
+            projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], target,
             projected.new_empty(N, B, H) if exchanged else projected, _arrivals(division, projected),
             1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1),
             buffers[0].stride(0),
-            KIND=kind.name, G=kind.recurrent, X=kind.projected, SLOTS=kind.slots, BIAS=bias is not None,
-            SAVE=save, KEEP=keep, **division.constants,
+            KIND=kind.name, G=kind.recurrent, X=kind.projected, SAVED=kind.saved, BIAS=bias is not None,
+            SAVE=save, ONLY_LAST=only_last, **division.constants,
         )  # fmt: skip
     return buffers
 
 
 def _retreat_units(
-    weight: Tensor, upstream: Tensor, states: Tensor, slots: Tensor
+    weight: Tensor, upstream: Tensor, states: Tensor, saved: Tensor
 ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-    """The gradients of a BRC's first state, of its weight and of the input's bias; the rest is written over ``slots``.
+    """The gradients of a BRC's first state, of its weight and of the input's bias; the rest is written over ``saved``.
 
     Args:
-        weight: ``(networks, 2 * hidden)``.
-        upstream: the gradient of the states, ``(time, networks, rows, hidden)``.
+        weight: ``(members, 2 * hidden)``.
+        upstream: the gradient of the states, ``(time, members, rows, hidden)``.
         states: as ``advance_all`` returns them.
     """
     T, N, B, H = upstream.shape
-    initial = slots.new_empty(N, B, H)
-    sums = slots.new_empty(N, B, 5 * H)
-    with _on(slots):
+    initial = saved.new_empty(N, B, H)
+    sums = saved.new_empty(N, B, 5 * H)
+    with _on(saved):
         retreat_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-            upstream, weight.contiguous(), states, slots, initial, sums,
+            upstream, weight.contiguous(), states, saved, initial, sums,
             T, B, H, *upstream.stride(), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
             maxnreg=REGISTERS_BACKWARD,
         )  # fmt: skip
@@ -172,51 +173,51 @@ def _retreat_units(
 
 def _retreat(
     kind: Kind, precision: str, weight: Tensor, upstream: tuple[Tensor, ...], buffers: tuple[Tensor, ...],
-    slots: Tensor, *, wants_weight: bool,
+    saved: Tensor, *, wants_weight: bool,
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:  # fmt: skip
-    """The gradients of the first state and, where wanted, of the weight; the rest is written over ``slots``.
+    """The gradients of the first state and, where wanted, of the weight; the rest is written over ``saved``.
 
     An MGU's weight takes a product with f * h, as large as all states. It is computed anew, for a part of the steps at
     a time, so that only a part of it is ever there; the gradient of the state is carried from one part to the next.
 
     Args:
-        weight: ``(networks, hidden, gates * hidden)``.
-        upstream: the gradients of the states, each field ``(time, networks, rows, hidden)``.
+        weight: ``(members, hidden, gates * hidden)``.
+        upstream: the gradients of the states, each field ``(time, members, rows, hidden)``.
         buffers: as ``advance_all`` returns them.
     """
     T, N, B, H = upstream[0].shape
-    division = _plan(kind, slots, N, B, H, precision)
+    division = _plan(kind, saved, N, B, H, precision)
     # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
     factors: Tensor | None = (weight if division.matrix else weight.transpose(-1, -2)).contiguous()
-    new = slots.new_zeros if kind.name == "mgu" else slots.new_empty
+    new = saved.new_zeros if kind.name == "mgu" else saved.new_empty
     carried = tuple(new((N, B, H)) for _ in buffers)
     of_weight: Tensor | None = None
     modulated = kind.name == "mgu" and wants_weight
     parts = max(1, min(PARTS, T // STEPS_OF_A_PART)) if modulated else 1
     for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
         before = buffers[0][:, start:stop]
-        factor = slots[:, start:stop, :, :H] * before if modulated else before
-        with _on(slots):
-            tensors = (upstream[0], upstream[-1], factors, buffers[0], buffers[-1], slots, carried[0], carried[-1])
+        factor = saved[:, start:stop, :, :H] * before if modulated else before
+        with _on(saved):
+            tensors = (upstream[0], upstream[-1], factors, buffers[0], buffers[-1], saved, carried[0], carried[-1])
             strides = (*upstream[0].stride(), *upstream[-1].stride())
-            options = {"KIND": kind.name, "G": kind.recurrent, "SLOTS": kind.slots, **division.constants}
+            options = {"KIND": kind.name, "G": kind.recurrent, "SAVED": kind.saved, **division.constants}
             if division.matrix:
-                inbox = _inbox(division, slots, division.inputs // division.units)
+                inbox = _inbox(division, saved, division.inputs // division.units)
                 _matrix().retreat[division.grid](
                     *tensors, inbox, start, stop, T, N, B, division.span, kind.recurrent * H * H, kind.recurrent * H,
                     *strides, H=H, HELD=HELD_BACKWARD, **options,
                 )  # fmt: skip
             else:
                 retreat[division.grid](
-                    *tensors, _arrivals(division, slots), 1, start, stop, T, N, B, division.span, H, *strides, **options
+                    *tensors, _arrivals(division, saved), 1, start, stop, T, N, B, division.span, H, *strides, **options
                 )
         del tensors
         if start == 0:
             factors = None  # before its like is asked for
         if wants_weight:
             if of_weight is None:
-                of_weight = slots.new_empty(N, H, kind.recurrent * H)
-            _add_products(kind, of_weight, before, factor, slots[:, start:stop], first=stop == T)
+                of_weight = saved.new_empty(N, H, kind.recurrent * H)
+            _add_products(kind, of_weight, before, factor, saved[:, start:stop], first=stop == T)
         del factor  # before the next one is asked for
     return carried, of_weight
 
@@ -225,10 +226,10 @@ def _add_products(kind: Kind, of_weight: Tensor, before: Tensor, factor: Tensor,
     """Write or, unless ``first``, add to the gradient of the weight: a product over some steps and all rows.
 
     Args:
-        of_weight: ``(networks, hidden, gates * hidden)``.
-        before: the state before each step, ``(networks, time, rows, hidden)``.
+        of_weight: ``(members, hidden, gates * hidden)``.
+        before: the state before each step, ``(members, time, rows, hidden)``.
         factor: what the last gate's matrix multiplies, the same shape: the state, or the f * h of an MGU.
-        grads: ``(networks, time, rows, slots * hidden)``.
+        grads: ``(members, time, rows, blocks * hidden)``.
     """
     # All lie network first, so that these are batched products on them as they are.
     before, factor, grads = (x.flatten(1, 2) for x in (before, factor, grads))
@@ -275,7 +276,7 @@ def only_last(
     """
     lead = weight.dim() - kind.weight_dim
     flat = _flat(lead, x, input_weight, input_bias, weight, bias, *states)
-    buffers, _ = _advance(kind, precision, flat, save=False, keep=False, steps=steps)
+    buffers, _ = _advance(kind, precision, flat, save=False, only_last=True, steps=steps)
     end = (len(x) if steps is None else steps) % 2
     return tuple(buffer[:, end].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
 
@@ -285,17 +286,17 @@ def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
 
 
 def _advance(
-    kind: Kind, precision: str, tensors: list[Any], *, save: bool, keep: bool = True, steps: int | None = None
+    kind: Kind, precision: str, tensors: list[Any], *, save: bool, only_last: bool = False, steps: int | None = None
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and the slots.
+    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and what is saved.
 
     With ``steps`` the input is one for all of them, and nothing is saved.
     """
     x, input_weight, input_bias, weight, bias, *states = tensors
     if input_weight is None:
         T, N, B, width = x.shape
-        slots = x.new_empty(N, T, B, width // kind.projected * kind.slots) if save else None
-        return advance_all(kind, precision, x, None, weight, bias, tuple(states), slots, keep=keep), slots
+        saved = x.new_empty(N, T, B, width // kind.projected * kind.saved) if save else None
+        return advance_all(kind, precision, x, None, weight, bias, tuple(states), saved, only_last=only_last), saved
     H = input_weight.shape[-1] // kind.projected
     _, N, B, _ = x.shape
     division = None if kind.name == "brc" else _plan(kind, x, N, B, H, precision, backward=save)
@@ -303,13 +304,15 @@ def _advance(
     # A matrix product takes a pass over memory more for its bias. Kernels add it on the way, but for those with a row
     # at a time, whose registers have no place for it.
     apart = way == "matrix" and (division is None or division.matrix)
-    width = H * (kind.slots if save else kind.projected)
+    width = H * (kind.saved if save else kind.projected)
     with _on(x):
         projected, room = project(x, input_weight, None if apart else input_bias, width, way)
-    slots = room if save else None
+    saved = room if save else None
     of_input = input_bias if apart else None
     projected = projected if steps is None else projected.expand(steps, *projected.shape[1:])
-    return advance_all(kind, precision, projected, of_input, weight, bias, tuple(states), slots, keep=keep), slots
+    return advance_all(
+        kind, precision, projected, of_input, weight, bias, tuple(states), saved, only_last=only_last
+    ), saved
 
 
 def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -328,10 +331,10 @@ class Recurrence(torch.autograd.Function):
         lead = tensors[3].dim() - kind.weight_dim
         flat = _flat(lead, *tensors)
         x, input_weight, _, weight, bias, *_ = flat
-        buffers, slots = _advance(kind, precision, flat, save=True)
+        buffers, saved = _advance(kind, precision, flat, save=True)
         ctx.kind, ctx.precision, ctx.lead, ctx.has_bias = kind, precision, tensors[3].shape[:lead], bias is not None
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(None if input_weight is None else x, input_weight, weight, slots, *buffers)
+        ctx.save_for_backward(None if input_weight is None else x, input_weight, weight, saved, *buffers)
         return _after_each_step(buffers, ctx.lead)
 
     @staticmethod
@@ -339,39 +342,39 @@ class Recurrence(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True, whatever the upstream gradients are functions of
             raise RuntimeError("the fused time loop has no second derivatives: use the reference time loop for them")
         kind: Kind = ctx.kind
-        u, input_weight, weight, slots, *buffers = ctx.saved_tensors
-        N, T, B, _ = slots.shape
+        u, input_weight, weight, saved, *buffers = ctx.saved_tensors
+        N, T, B, _ = saved.shape
         H = buffers[0].shape[-1]
         _, _, needs_x, needs_input_weight, needs_input_bias, needs_weight, _, *of_states = ctx.needs_input_grad
         if graph_is_kept():
-            slots = slots.clone()  # Gradients are written over the slots, which a second pass will read again.
+            saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
         upstream = tuple(
-            slots.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
+            saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
         )
         of_x = of_input_weight = of_input_bias = of_bias = None
-        with _without_autocast(slots.device.type):
+        with _without_autocast(saved.device.type):
             of_weight: Tensor | None
             if kind.name == "brc":
-                initial, of_weight, of_input_bias = _retreat_units(weight, upstream[0], buffers[0], slots)
+                initial, of_weight, of_input_bias = _retreat_units(weight, upstream[0], buffers[0], saved)
             else:
                 initial, of_weight = _retreat(
-                    kind, ctx.precision, weight, upstream, tuple(buffers), slots, wants_weight=needs_weight
+                    kind, ctx.precision, weight, upstream, tuple(buffers), saved, wants_weight=needs_weight
                 )
-            rows = slots.flatten(1, 2)
+            rows = saved.flatten(1, 2)
             of_projected = rows[..., : kind.projected * H]
             if ctx.has_bias:
                 of_bias = gradient_of_bias(rows[..., 3 * H :])
             if input_weight is None:
-                of_x, of_input_bias = slots[..., : kind.projected * H].transpose(0, 1), None
+                of_x, of_input_bias = saved[..., : kind.projected * H].transpose(0, 1), None
             else:
                 if needs_x:
                     of_x = gradient_of_input(of_projected, input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None
                 if needs_input_weight or lacks_bias:
                     way = way_of(u, input_weight, halves=False)
-                    with _on(slots):
+                    with _on(saved):
                         of_input_weight, of_product = gradients_of_weight(
-                            u, slots, kind.projected * H, way, bias=lacks_bias
+                            u, saved, kind.projected * H, way, bias=lacks_bias
                         )
                     of_input_bias = of_product if lacks_bias else of_input_bias
         others = (of_input_weight, of_input_bias, of_weight, of_bias, *initial[: len(of_states)])
