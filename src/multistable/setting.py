@@ -5,6 +5,7 @@ The checks of the dataclass, its documentation and the options of commands are m
 
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
+from inspect import cleandoc
 from textwrap import fill
 from typing import Any, TypeVar
 
@@ -71,7 +72,7 @@ def check_settings(instance: Any) -> None:
 
 def documented(kind: type[T]) -> type[T]:
     """The dataclass with its settings listed in its documentation."""
-    told = [kind.__doc__ or "", "", "Args:"]
+    told = [cleandoc(kind.__doc__ or ""), "", "Args:"]
     for name, (_, setting) in declared(kind).items():
         otherwise = f" When not given: {setting.unless_given}." if setting.unless_given else ""
         told.append(fill(f"{name}: {setting.help}{otherwise}", 116, initial_indent=4 * " ", subsequent_indent=8 * " "))

@@ -47,7 +47,7 @@ class RunConfig(Config):
     task: Task = field(metadata=about("What is to be learned, one of the benchmarks or a task of your own."))
     data_seed: int | None = setting(
         None,
-        "The seed of the learning set and the test set. With one, runs that differ in their seed alone divide one "
+        "Seed of the learning set and the test set. With one, runs that differ in their seed alone divide one "
         "learning set in different ways.",
         optional(count),
         unless_given="that of the run",
@@ -72,7 +72,7 @@ class RunConfig(Config):
         matters=auxiliary,
     )
     auxiliary_weight: float = setting(
-        1.0, "Of the auxiliary loss beside that of the task.", positive_number, matters=auxiliary
+        1.0, "Weight of the auxiliary loss beside that of the task.", positive_number, matters=auxiliary
     )
     auxiliary_loss: str = setting(
         "reconstruction",

@@ -97,11 +97,13 @@ class Config(ABC):
         default_factory=dict,
         metadata=about('Further arguments of the cell, for instance {"t_max": 600} of chrono.'),
     )
-    seed: int = setting(0, "Every random number of the run follows from it.", count, TRAINING)
+    seed: int = setting(0, "Seed that every random number of the run follows from.", count, TRAINING)
     batch_size: int = setting(
         32, "Sequences, or transitions of an agent, of a gradient step.", positive_integer, TRAINING
     )
-    learning_rate: float = setting(1e-3, "Of Adam.", positive_number, TRAINING, names=("--learning-rate", "--rate"))
+    learning_rate: float = setting(
+        1e-3, "Learning rate of Adam.", positive_number, TRAINING, names=("--learning-rate", "--rate")
+    )
     vaa_every: int = setting(
         1,
         "Measure VAA before training and after every so many epochs or episodes; 0 for never.",
@@ -129,15 +131,17 @@ class Config(ABC):
     )
     warmup_steps: int = setting(100, "Gradient steps of the warmup (S).", positive_integer, matters=warmed)
     warmup_batch_size: int = setting(200, "Sequences of a step of the warmup (n).", positive_integer, matters=warmed)
-    warmup_learning_rate: float = setting(1e-2, "Of the warmup (alpha).", positive_number, matters=warmed)
+    warmup_learning_rate: float = setting(1e-2, "Learning rate of the warmup (alpha).", positive_number, matters=warmed)
     max_stabilisation: int = setting(
         200, "Longest stabilisation period of the warmup (M*).", positive_integer, matters=warmed
     )
     increment: int = setting(
         10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=warmed
     )
-    precision: str = setting("ieee", "Of matrix products on a GPU: ieee or tf32.", one_of(PRECISIONS), TRAINING)
-    dtype: str = setting("float32", "Of weights and data: float32 or float64.", one_of(DTYPES))
+    precision: str = setting(
+        "ieee", "Precision of matrix products on a GPU: ieee or tf32.", one_of(PRECISIONS), TRAINING
+    )
+    dtype: str = setting("float32", "Type of weights and data: float32 or float64.", one_of(DTYPES))
 
     def __post_init__(self) -> None:
         _ = self.task_name  # An error for a task that has none.
