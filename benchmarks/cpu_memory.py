@@ -1,8 +1,8 @@
-"""What it takes on the CPU that freed memory goes back to the system: a gradient step with and without keeping it.
+"""What a gradient step on the CPU costs when freed memory goes back to the system, and when the process keeps it.
 
     python benchmarks/cpu_memory.py
 
-Six networks of two layers of 64 units on batches of 32, one thread, each way in a process of its own.
+Six networks of two layers of 64 units on batches of 32, on one thread. Each row is measured in its own process.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def measure(steps: int, task: str, cell: str, way: str) -> None:
-    """Print a line."""
+    """Measure one row, and print it."""
     if way == "kept":
         keep_freed_memory()
     torch.set_num_threads(1)

@@ -3,7 +3,7 @@
     python benchmarks/cpu_scan.py
     python benchmarks/cpu_scan.py --alone
 
-The second is for a machine that is busy with other things: one thread, and its processor time instead of the clock's.
+The second is for a machine that is busy with other work: it measures processor time, on one thread.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def line(name: str, n: int, hidden: int, times: Sequence[float], target: float) 
 
 
 def torch_path(scan: Callable[..., Any]) -> Callable[..., Any]:
-    """The same fused loop, as it is where numba is not installed."""
+    """The fused loop as it runs where numba is not installed."""
 
     def without_numba(*arguments: Any) -> Any:
         with mock.patch.object(cpu, "compiled_equations", dict):
@@ -136,7 +136,7 @@ def forward_and_backward(scan: Callable[..., Any], cell: Cell[Any], projected: T
 
 
 def medians(runs: Sequence[Callable[[], None]], rounds: int, clock: Callable[[], float]) -> list[float]:
-    """The median seconds of each, taken in turns, so that a busy machine is busy for all."""
+    """The median seconds of each function. They take turns, so that other work on the machine slows all of them."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds + 1):
         for run, own in zip(runs, times, strict=True):

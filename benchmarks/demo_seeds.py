@@ -1,6 +1,6 @@
-"""How typical the demo's seed is: the demo's runs with several seeds, recorded where the demo's page reads them.
+"""The demo's runs with several seeds, which say how typical its seed is; recorded where the demo's page reads them.
 
-Run: python benchmarks/demo_seeds.py (about 7 minutes of one core; what is finished is not trained again)
+Run: python benchmarks/demo_seeds.py (about 7 minutes of one core; finished runs are not trained again)
 """
 
 import json
@@ -23,7 +23,7 @@ class Print(Callback):
 
 
 def main(out: Path = Path("runs/demo_seeds")) -> None:
-    """Train what is not there yet, and write the record."""
+    """Train the runs that are not finished, and write the record."""
     configs = {seed: demo.configs(seed) for seed in SEEDS}
     for seed in SEEDS:
         with demo.one_thread():

@@ -1,7 +1,7 @@
-"""DRQN on the T-Maze: seconds an episode takes to play and to learn from, beside the plain approach, in one run.
+"""DRQN on the T-Maze: how many seconds an episode takes to play and to learn from, here and by the plain approach.
 
-The plain approach is Algorithm 4 as it is written, for one agent after the other: one pass of a ``torch.nn.GRU`` for
-each sampled transition, and one of the target network. Its acting carries the hidden state, as ours does.
+The plain approach is Algorithm 4 as the paper writes it, for one agent after the other: a pass of a ``torch.nn.GRU``
+for each sampled transition, and one of the target network. When it acts it carries the hidden state, as ours does.
 
 Run: python benchmarks/drqn.py [--threads N]          L = 20 on the CPU, both approaches
      python benchmarks/drqn.py --clock cpu --threads 1   the same where other processes disturb the wall clock

@@ -1,4 +1,4 @@
-"""Sampling, warmup and measure, beside the plain approach of one sequence at a time, in one run.
+"""How long sampling, warmup and measure take, and how long the plain approach takes, one sequence at a time.
 
 Run: make bench, or python benchmarks/dynamics.py [--threads N]
 """

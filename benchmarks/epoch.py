@@ -3,8 +3,8 @@
     python benchmarks/epoch.py --output docs/results/epoch
     python benchmarks/epoch.py --device cpu --hidden 16 --T 20 --training-sequences 400
 
-prints a row for each cell, and writes ``<output>.txt``. The networks, two layers for denoising, are trained together as
-``multistable train`` does it. An epoch goes before the one that is timed: it compiles and records what there is to be.
+prints a row for each cell, and writes ``<output>.txt``. The networks of two layers learn denoising together, as
+``multistable train`` trains them. The epoch before the timed one compiles kernels and records graphs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from multistable.training.supervised import SupervisedGroup
 
 
 def seconds(work: Callable[[], Any], device: torch.device) -> float:
-    """Until what ``work`` does is done."""
+    """How long ``work`` takes, what it starts on a GPU included."""
     wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     wait()
     began = time.perf_counter()
@@ -37,7 +37,7 @@ def seconds(work: Callable[[], Any], device: torch.device) -> float:
 
 
 def row(cell: str, asked: argparse.Namespace) -> str:
-    """Of some classic networks of one cell."""
+    """A line of the table: classic networks of one cell."""
     sizes = {"hidden_size": asked.hidden, "num_layers": 2, "training_sequences": asked.training_sequences}
     task = Denoising(asked.T, 5)
     configs = [RunConfig(task, cell, seed=seed, precision=asked.precision, **sizes) for seed in range(asked.networks)]

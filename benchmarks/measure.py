@@ -3,13 +3,12 @@
     python benchmarks/measure.py --output docs/results/measure
     python benchmarks/measure.py --device cpu
 
-prints two tables, and writes them to ``<output>.txt``. The first has the time of a step of one layer
-under a constant input, and the relative error after 60 steps against float64, of h or c, whichever is larger; weights,
-inputs and states are drawn from normal distributions. The second has the time of ``ms.measure`` of an ensemble, part of
-which was warmed up, and the largest difference between the VAA of a network in one precision and in the other. Most of
-these VAA are 1 or that of a single attractor; for values between, networks on the way from untouched to warmed-up
-weights are measured as well, which is not timed. What a first call compiles is not in the times. On a CPU sizes are
-tiny, and both precisions are the same code.
+prints three tables, and writes them to ``<output>.txt``. The first has the time of a step of one layer under a constant
+input, and the larger of the relative errors of h and c after 60 steps, against float64. Weights, inputs and states are
+drawn from normal distributions. The second has the time of ``ms.measure`` of an ensemble, part of which was warmed up,
+and the largest difference between the VAA of a network in the two precisions. Most of these VAA are 1 or that of a
+single attractor. The third therefore has the VAA of networks on the way from untouched to warmed-up weights. Times
+leave out what a first call compiles. On a CPU sizes are tiny, and both precisions run the same code.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""One training step of an ensemble on a GPU: how much of it is the recurrence, launched piece by piece or recorded.
+"""How much of a training step of an ensemble on a GPU is the recurrence, launched step by step and as a graph.
 
 Run: python benchmarks/training_step.py [--members N]
 """

@@ -3,11 +3,11 @@
     python benchmarks/warmup.py --output docs/results/warmup
     python benchmarks/warmup.py --target 0.25 --seeds 10 --algorithms reliable --output docs/results/warmup_to_a_quarter
 
-prints a row for each network and algorithm, and writes ``<output>.txt`` and ``<output>.json``. The seeds of a network
-are warmed up as one ensemble, each with its own weights and draws; the time is that of all together. A warmup is a
-success if two measures with draws of their own, 10 inputs, 32 states under each and M = 10,000, are both above 0.9,
-or within 0.1 of a target that is lower than the default. A failure is silent if the history calls the network
-multistable.
+prints a row for each network and algorithm, and writes ``<output>.txt`` and ``<output>.json``. All seeds of a network
+are warmed up as one ensemble, each with its own weights and random numbers; the time is that of the ensemble. Two
+measures of VAA follow, each with its own random numbers: 10 inputs, 32 states under each, M = 10,000. A warmup is a
+success if both are above 0.9, or within 0.1 of a target below the default. A failure is silent if the history calls
+the network multistable.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def generator(seed: int) -> torch.Generator:
 
 
 def warm_up(name: str, algorithm: str, seeds: Sequence[int], target: float, device: torch.device) -> Row:
-    """Warm up a network with each of the seeds, and check what came of it."""
+    """Warm up a network with each of the seeds, and measure its VAA."""
     network = NETWORKS[name]
     ensemble = ms.Ensemble([network.make(seed) for seed in seeds]).to(device)
     sequences = network.task.training(SEQUENCES, generator=generator(1)).inputs.to(device)
@@ -170,7 +170,7 @@ def heading() -> str:
 
 
 def among(known: Sequence[str]) -> Callable[[str], str]:
-    """A type of options that are one of some names."""
+    """The type of an option that takes one of these names."""
 
     def one_of(name: str) -> str:
         if name not in known:

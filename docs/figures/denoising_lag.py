@@ -1,11 +1,11 @@
 """Why warmed-up GRUs take longer than classic ones on denoising where values may be recent (N = 5).
 
     python docs/figures/denoising_lag.py                                     # eleven minutes on one core
-    python docs/figures/denoising_lag.py --steps 100 --seeds 2 --output lag    # how it works
+    python docs/figures/denoising_lag.py --steps 100 --seeds 2 --output lag    # to try it
 
-Trains small GRUs, the same sequences for every arm of a seed: classic, warmed up, with weights halfway between,
-warmed up with recurrent weights shuffled, and classic with larger input weights; without the noise among the cued
-values, and with cues at fixed times too; with double layers; and with a long forgetting period. Before training it
+Trains small GRUs in several arms, which read the same sequences for a seed. Networks are classic, warmed up, halfway
+between the two, warmed up with shuffled recurrent weights, or classic with larger input weights. Further arms have no
+noise among the cued values, cues at fixed times, double layers, or a long forgetting period. Before training it
 measures VAA, how far units are from saturation, how well a linear readout could tell the value that was cued last, and
 how far states move when noise or cued values are drawn anew. Writes ``docs/results/denoising_lag.json`` and draws
 ``docs/results/denoising_lag.png``, unless it is told ``--output`` elsewhere; prints a table.

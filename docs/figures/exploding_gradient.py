@@ -1,12 +1,12 @@
-"""Why an agent may stop learning for good: its gradient through hundreds of time steps explodes. Is it computed right?
+"""An agent stops learning for good when its gradient explodes: is that gradient computed right?
 
     python docs/figures/exploding_gradient.py --device cuda --precision tf32         # three minutes on an H200
     python docs/figures/exploding_gradient.py --length 6 --hidden 16 --threshold 3   # how it works, on a CPU
 
-Trains the agents of ``benchmarks/drqn.py`` until the gradient of the first has an entry above a threshold, takes the
-gradient steps of that episode again, and those of an episode some time later: each gradient by the kernels, in TF32 and
-in float32, and by the plain time loop in float64. Prints the largest entry of each agent's gradient, and how far off
-the two are, relative to float64, in the weight where they are most.
+Trains the agents of ``benchmarks/drqn.py`` until the gradient of the first has an entry above a threshold. Then takes
+the gradient steps of that episode again, and those of a later one, three times: by the kernels in TF32, by the kernels
+in float32, and by the plain time loop in float64. Prints the largest entry of each agent's gradient, and the relative
+error of the first two against float64, of the weight where it is largest.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from multistable.rl.replay import Transitions
 from multistable.training.seeds import generator
 
 COMPARED = 4
-"""Gradient steps of an episode whose gradients are computed in all ways."""
+"""How many gradient steps of an episode are taken in all three ways."""
 
 
 def largest(gradients: Sequence[Tensor]) -> Tensor:
@@ -31,7 +31,7 @@ def largest(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def error(gradients: Sequence[Tensor], exact: Sequence[Tensor]) -> Tensor:
-    """How far off gradients are, of each agent in the weight where it is most, ``(R,)``."""
+    """The relative error of each agent's gradient, in the weight where it is largest, ``(R,)``."""
     pairs = [(g.flatten(1), e.flatten(1)) for g, e in zip(gradients, exact, strict=True)]
     return torch.stack([(g - e).norm(dim=1) / e.norm(dim=1) for g, e in pairs]).amax(dim=0)
 

@@ -3,8 +3,8 @@
     python docs/figures/lifetimes.py                              # half an hour on one busy CPU core
     python docs/figures/lifetimes.py --hidden 16 --seeds 2 --cells gru --T 10
 
-Networks of one layer, driven by the sequences of copy first input: classic, warmed up by Algorithm 3, and by the
-default. Of each one VAA, the shares of states at rest and in chaos, and the lifetime of a difference. Writes
+Networks of one layer read the sequences of copy first input. They are classic, warmed up by Algorithm 3, or warmed up
+by the default. Measures VAA, the shares of states at rest and in chaos, and the lifetime of a difference. Writes
 ``docs/results/lifetimes.json`` and draws ``docs/results/lifetimes.png``, unless it is told ``--output`` elsewhere;
 prints a table.
 """
@@ -32,7 +32,7 @@ KINDS = {
 }
 STABILISATION, SEQUENCES = 10_000, 1000
 LONGEST = 1e7
-"""Steps: longer lifetimes, and what does not shrink at all, are drawn and stored as this."""
+"""The number of steps that stands for longer lifetimes, and for differences that do not shrink at all."""
 
 Row = dict[str, Any]
 
@@ -43,7 +43,7 @@ def generators(seeds: int, first: int) -> list[torch.Generator]:
 
 
 def row(cell: str, kind: str, asked: argparse.Namespace) -> Row:
-    """Networks of one cell, warmed up or not: what is measured of each."""
+    """What is measured of networks of one cell and one kind."""
     sequences = CopyFirstInput(asked.T).training(SEQUENCES, generator=torch.Generator().manual_seed(1)).inputs
     members = [ms.RNN(cell, 1, asked.hidden, generator=generator) for generator in generators(asked.seeds, 0)]
     networks = ms.Ensemble(members)

@@ -3,8 +3,8 @@
     python docs/figures/results.py copy_50                 # from docs/results/copy_50.json
     python docs/figures/results.py copy_50 --runs runs     # from run folders, whose results are stored first
 
-Stored results of runs that have no finished folder there are kept, with settings that are new since then spelled out.
-Tables and verdicts are printed as Markdown.
+Results that are stored already are kept where the folder has no finished run of that name. Tables and verdicts are
+printed as Markdown.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from multistable.training import Config, RunConfig
 RESULTS = Path(__file__).parents[1] / "results"
 CURVES = ("validation_loss", "vaa")
 EARLY = 5
-"""The epoch after which one looks whether training has kept the attractors of a warmup."""
+"""The epoch after which a page asks whether training has kept the attractors of a warmup."""
 MANY, LEARNED = 0.5, 0.01
-"""A VAA of many attractors, and a test loss of a network that has learned its task."""
+"""The VAA from which a network has many attractors, and the test loss below which it has learned its task."""
 TF32 = PAPER.computed_in("tf32")
 
 
@@ -47,11 +47,11 @@ class Page:
     """What a page is made of.
 
     Attributes:
-        runs: those whose results are stored.
-        pictures: drawn of them, and printed as tables.
-        claims: judged by them.
-        tables: printed besides.
-        shared: pages that some of the runs are stored with already.
+        runs: the runs whose results are stored.
+        pictures: what is drawn of them, and printed as tables.
+        claims: the claims that they bear on.
+        tables: further tables to print.
+        shared: other pages whose files have some of these runs.
     """
 
     runs: list[Config]
@@ -72,12 +72,12 @@ def gru(config: RunConfig) -> str | None:
 
 
 def warmed_by(config: RunConfig) -> str:
-    """Its warmup."""
+    """The warmup in words."""
     return f"{config.warmup_steps} steps" if config.warmup_algorithm == "paper" else config.warmup_algorithm
 
 
 def kind(config: RunConfig) -> tuple[str, str]:
-    """Its cell and its version, with a warmup that is not the paper's."""
+    """The cell and the version, with the warmup where it is not the paper's."""
     usual = not config.kind.warmed or warmed_by(config) == "100 steps"
     return config.cell, config.version if usual else f"{config.version}, {warmed_by(config)}"
 
@@ -113,7 +113,7 @@ class Kept:
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """For each cell and version, how many runs have many attractors, and how many of which learn."""
+        """How many runs of each cell and version have many attractors, and how many of these learn."""
         rows = []
         for (cell, version), runs in self._by(results, "cell", "version").items():
             kept = [run for run in runs if early(run) >= MANY]
@@ -174,7 +174,7 @@ class LastLayer:
 
 
 def early(run: Result) -> float:
-    """Its VAA after some epochs."""
+    """The VAA of a run after a few epochs."""
     epochs, values = run.curve("vaa")
     return values[epochs.index(EARLY)]
 
@@ -192,7 +192,7 @@ def first_low(run: Result) -> int | str:
 
 
 def by_seed(results: Sequence[Result]) -> Rows:
-    """When each run gets its attractors and when its loss falls, and where that ends, in the order of the seeds."""
+    """VAA after the first epoch, the first epoch with a low loss, and the test loss of each seed."""
     header = ["cell", "version", "VAA after epoch 1", f"first epoch with a validation loss below {LOW}", "test loss"]
     rows = []
     for (cell, version), runs in grouped(results, kind).items():
@@ -205,7 +205,7 @@ def by_seed(results: Sequence[Result]) -> Rows:
 
 
 def warmups(results: Sequence[Result]) -> Rows:
-    """How each warmup ended, in the order of the seeds."""
+    """How the warmup of each seed ended."""
     rows = []
     for (cell, version), runs in grouped(results, kind).items():
         courses = [run.warmup for run in runs if run.warmup and "vaa_star" in run.warmup]
@@ -386,9 +386,9 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
 
 
 def store(runs: list[Config], out: Path, stored: Path) -> None:
-    """Add the finished ones of some runs to those that are stored already, in the order of the runs.
+    """Add the results of the finished runs to those that are stored, in the order of the runs.
 
-    Ends the script, with nothing written, where no run is finished or a stored one is not among the runs.
+    Writes nothing and ends the script where no run is finished, or where a stored run is not among ``runs``.
     """
     known, found = read_results(stored) if stored.exists() else [], finished(runs, out)
     if not found:
@@ -402,7 +402,7 @@ def store(runs: list[Config], out: Path, stored: Path) -> None:
 
 
 def of_page(page: Page, stored: Path) -> list[Result]:
-    """What is stored of its runs, with the page or with others, in the order of the runs."""
+    """The stored results of a page's runs, from its own file and those it shares, in the order of the runs."""
     files = [*(RESULTS / f"{name}.json" for name in page.shared), stored]
     known = {result.config.name: result for file in files if file.exists() for result in read_results(file)}
     return [known[config.name] for config in page.runs if config.name in known]

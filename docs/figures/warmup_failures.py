@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.experiments.figures import png
 from multistable.tasks import CopyFirstInput
 
 PERIODS = (10, 30, 100, 200, 300, 1000, 3000, 10_000)
@@ -63,7 +64,7 @@ def main() -> None:
     axes[0, 0].set_ylabel("VAA*")
     axes[1, 0].set_ylabel("VAA")
     axes[0, 1].legend(loc="center right", fontsize=9, frameon=False)
-    figure.savefig(Path(__file__).with_suffix(".png"), dpi=150)
+    png(figure, Path(__file__).with_suffix(".png"))
 
 
 if __name__ == "__main__":
