@@ -139,7 +139,7 @@ def test_a_finished_run_whose_last_epochs_are_lost_is_not_judged_by_the_others(f
     """As after a power cut: without a fall of the loss in them, it would count as one that has not learned."""
     folder = sorted(folders.iterdir())[0]
     (folder / "metrics.jsonl").write_text(text)
-    done = CliRunner().invoke(app, ["claims", "--out", str(folders), "--scale", "paper"])
+    done = CliRunner().invoke(app, ["report", "copy-curves", "--out", str(folders), "--scale", "paper"])
     assert done.exit_code == 1
     assert done.stderr == f"Error: {folder / 'metrics.jsonl'} {told}. Delete {folder} to run it again\n"
 
@@ -154,21 +154,12 @@ def test_so_is_an_agent_whose_last_evaluation_is_lost(tmp_path):
         Result.of(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"results": {}}, "results.warmup must be a text or null, got nothing"),
-        ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a finite number or null, got "low"'),
-        ({"record": RECORD | {"together": 0}}, "record.together must be a positive integer, got 0"),
-    ],
-)
-@pytest.mark.parametrize("name", ["show", "claims"])
-def test_a_damaged_summary_is_told_with_what_is_wrong_with_it(folders, name, changes, told):
+def test_a_damaged_summary_is_told_with_what_is_wrong_with_it(folders):
     folder = sorted(folders.iterdir())[0]
-    (folder / "summary.json").write_text(json.dumps({"results": RESULTS, "record": RECORD} | changes))
-    where = [str(folder)] if name == "show" else ["--out", str(folders), "--scale", "paper"]
-    done = CliRunner().invoke(app, [*name.split(), *where])
+    (folder / "summary.json").write_text(json.dumps({"results": RESULTS, "record": {}}))
+    done = CliRunner().invoke(app, ["show", str(folder)])
     assert done.exit_code == 1
+    told = "record.seconds must be a finite number, got nothing"
     assert done.stderr == f"Error: {folder / 'summary.json'}: {told}. Delete {folder} to run it again\n"
 
 
@@ -183,14 +174,14 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
 
 DAMAGED = [
     ({"results": "x"}, 'results must be an object, got "x"'),
-    ({"results": []}, "results must be an object, got []"),
-    ({"results": None}, "results must be an object, got null"),
     ({"results": {}}, "results.warmup must be a text or null, got nothing"),
+    ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a finite number or null, got "low"'),
+    ({"results": RESULTS | {"test_loss": math.inf}}, "results.test_loss must be a finite number or null, got Infinity"),
     ({"record": 3}, "record must be an object, got 3"),
+    ({"record": RECORD | {"together": 0}}, "record.together must be a positive integer, got 0"),
     ({"record": RECORD | {"pretraining": {}}}, "record.pretraining.seconds must be a finite number, got nothing"),
     ({"warmup": 3}, "warmup must be an object or null, got 3"),
     ({"metrics": {}}, "metrics.epoch must be a list, got nothing"),
-    ({"metrics": []}, "metrics must be an object, got []"),
     ({"metrics": {"epoch": [0, 1], "vaa": [1.0]}}, "metrics.vaa must be as many values as epoch, got [1.0]"),
     ({"metrics": {"epoch": [None]}}, "a value of metrics.epoch must be 0 or a positive integer, got null"),
     (
