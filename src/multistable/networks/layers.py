@@ -112,7 +112,7 @@ class Single(CellLayer):
 
 
 class Double(CellLayer):
-    """A layer of two half-size recurrences (section 5.3), of which warmup changes the first alone.
+    """A layer of two half-size recurrences (section 6.3), of which warmup changes the first alone.
 
     ``warmed`` becomes multistable, ``transient`` keeps its rich transient dynamics. They may be different cells.
     """

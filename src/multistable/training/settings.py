@@ -43,7 +43,7 @@ PRECISIONS = {"ieee": ieee_float32, "tf32": tf32}
 
 @dataclass(frozen=True)
 class Version:
-    """How the network of a cell is built and prepared (sections 5.2 and 5.3, appendix H)."""
+    """How the network of a cell is built and prepared (sections 6.2 and 6.3, appendix H)."""
 
     double: bool
     warmed: bool
