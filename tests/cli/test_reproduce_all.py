@@ -40,7 +40,8 @@ def digits(monkeypatch):
 
 
 @pytest.mark.usefixtures("digits")
-def test_everything_runs_and_every_figure_is_drawn(one_cell, tmp_path):
+def test_everything_runs_and_every_figure_is_drawn(one_cell, monkeypatch, tmp_path):
+    monkeypatch.setattr("multistable.experiments.figures.DPI", 20)  # Most of the time is that of the pixels.
     result = CliRunner().invoke(
         app, ["reproduce", "all", "--scale", "smoke", "--device", "cpu", "--out", str(tmp_path)]
     )
