@@ -112,12 +112,12 @@ def untimed(row):
 # In a process of its own, as a worker is: what earlier tests have left in this one can change the last digits.
 WITHOUT_RAY = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[2:]
 from test_ray import EPOCHS, TWO_SEEDS, experiment
 from multistable.experiments.reproduce import plan, reproduce
 import torch
 torch.set_num_threads(1)
-reproduce(plan([experiment(epochs=EPOCHS, vaa_every=0)], TWO_SEEDS, sys.argv[2]), sys.argv[2])
+reproduce(plan([experiment(epochs=EPOCHS, vaa_every=0)], TWO_SEEDS, sys.argv[1]), sys.argv[1])
 """
 
 
@@ -125,7 +125,7 @@ def test_a_lost_node_changes_no_digit(cluster, tmp_path):
     nodes, second = cluster
     wanted = experiment(epochs=EPOCHS, vaa_every=0)
     configs = wanted.at(TWO_SEEDS)
-    subprocess.run([sys.executable, "-c", WITHOUT_RAY, HELPERS, tmp_path / "here"], check=True)
+    subprocess.run([sys.executable, "-c", WITHOUT_RAY, tmp_path / "here", HELPERS, Path(__file__).parent], check=True)
 
     out = tmp_path / "ray"
     watching = LosesANode(nodes, second, out)
