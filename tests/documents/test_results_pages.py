@@ -27,8 +27,8 @@ def test_what_is_stored_is_small_and_told_of():
     assert [path.name for path in files if not re.search(rf"\b{re.escape(path.stem)}\b", text)] == []
 
 
-def test_what_a_file_leaves_out_is_as_the_defaults_were_when_it_was_stored():
-    """Supervised runs and agents, of both scales, keep the names they had."""
+def test_stored_runs_keep_the_names_they_had():
+    """Supervised runs and agents, of both scales."""
     files = ("copy_50", "denoising_100", "tmaze", "auxiliary_small", "attractors_small", "warmup_300")
     names = [result.config.name for file in files for result in read_results(STORED / f"{file}.json")]
     assert len(names) == 681

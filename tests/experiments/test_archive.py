@@ -7,6 +7,7 @@ import pytest
 
 from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.experiment import Result
+from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Denoising
 from multistable.training import RunConfig
 from small_agents import small_agent
@@ -21,6 +22,59 @@ CONFIGS = [
     small(version="double", target=0.5),
     small_agent(seed=1),
 ]
+
+DEFAULTS = {
+    "version": "classic",
+    "hidden_size": 128,
+    "num_layers": 1,
+    "cell_options": {},
+    "seed": 0,
+    "batch_size": 32,
+    "learning_rate": 0.001,
+    "vaa_every": 1,
+    "vaa_batches": 10,
+    "vaa_batch_size": 32,
+    "stabilisation": 10000,
+    "eps": 0.0001,
+    "warmup_algorithm": "paper",
+    "target": 0.95,
+    "warmup_steps": 100,
+    "warmup_batch_size": 200,
+    "warmup_learning_rate": 0.01,
+    "max_stabilisation": 200,
+    "increment": 10,
+    "precision": "ieee",
+    "dtype": "float32",
+    "data_seed": None,
+    "epochs": 50,
+    "training_sequences": None,
+    "testing_sequences": None,
+    "validation": 0.2,
+    "selection": 0.0,
+    "pretraining_epochs": 20,
+    "auxiliary_weight": 1.0,
+    "auxiliary_loss": "reconstruction",
+    "stretch_length": None,
+    "stretches": 1,
+    "anchors": "cut",
+    "teacher_forcing": True,
+    "warmup_sequences": "data",
+    "warmup_vaa_every": 0,
+}
+OF_AGENTS = {
+    "hidden_size": 256,
+    "num_layers": 2,
+    "vaa_every": 100,
+    "episodes": 2000,
+    "evaluate_every": 20,
+    "capacity": 8192,
+    "target_period": 20,
+    "gradient_steps": 10,
+    "epsilon": 0.2,
+    "reward_input": False,
+    "max_norm": None,
+}
+"""What the stored runs leave out is read as this: a default that changed would change what they say they are."""
 
 
 def result(config, **changes):
@@ -68,3 +122,10 @@ def test_what_was_stored_in_full_is_still_read(file):
     assert [one.config.name for one in read] == [config.name for config in CONFIGS]
     assert read[0].warmup["vaa_star"] == COURSE["vaa_star"]
     assert read[0].metrics[0]["seconds"] == 1.5
+
+
+def test_defaults_are_as_they_were_when_runs_were_stored():
+    run, agent = RunConfig(CopyFirstInput(50), "gru").to_dict(), AgentConfig(Maze(20), "gru").to_dict()
+    assert run | DEFAULTS == run
+    assert agent | {name: value for name, value in (DEFAULTS | OF_AGENTS).items() if name in agent} == agent
+    assert agent.keys() >= OF_AGENTS.keys()
