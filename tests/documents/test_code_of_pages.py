@@ -109,8 +109,9 @@ def test_agents_are_trained_as_shown():
     names = run(maze, env)
     assert (names["maze"].horizon, names["maze"].optimal_return, names["maze"].optimal_length) == (60, 4.0, 21)
     episodes = ("1000, evaluate_every=20, measure_every=100", "2, evaluate_every=2, measure_every=2")
-    names = run(smaller(agents, ("TMaze(20)", "TMaze(3)"), (" 128,", " 6,"), episodes), own)
+    pairs = (("[0, 1, 2, 0, 1, 2]", "[0, 0]"), ("[False] * 3 + [True] * 3", "[False, True]"))
+    names = run(smaller(agents, *pairs, ("TMaze(20)", "TMaze(3)"), (" 128,", " 6,"), episodes), own)
     assert [evaluation.episode for evaluation in names["evaluations"]] == [0, 2]
-    size = ("Maze(20), ", "Maze(3), hidden_size=6, num_layers=1, cell=")
+    size = ("Maze(20), ", "Maze(3), hidden_size=6, num_layers=1, capacity=500, stabilisation=200, cell=")
     names = run(smaller(configs, size, ("episodes=1000", "episodes=20"), ("range(3)", "range(1)")))
     assert len(names["folders"]) == 2
