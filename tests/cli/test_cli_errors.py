@@ -8,6 +8,7 @@ import torch
 import multistable as ms
 from commands import SMALL, call
 from multistable.cli.bodies import train
+from multistable.cli.errors import shown
 from multistable.rl.config import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import RunFolder
@@ -103,3 +104,7 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
 
     monkeypatch.setattr(train, "train_runs", broken)
     assert isinstance(call("train copy --T 5").exception, RuntimeError)
+
+
+def test_a_message_shows_control_characters_and_does_not_send_them():
+    assert shown("a\nb \x1b[2J\x07 ü") == "a\nb \\x1b[2J\\x07 ü"

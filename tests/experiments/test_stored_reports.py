@@ -119,7 +119,13 @@ def test_folders_of_runs_are_read(folders, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "text"), [("claims", "config.json", "{}"), ("report copy-curves", "summary.json", "{")]
+    ("name", "file", "text"),
+    [
+        ("claims", "config.json", "{}"),
+        ("claims", "metrics.jsonl", "[1]\n"),
+        ("report copy-curves", "metrics.jsonl", "[1]\n"),
+        ("report copy-curves", "summary.json", "{"),
+    ],
 )
 def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
     folder = sorted(folders.iterdir())[0]
@@ -131,7 +137,8 @@ def test_a_damaged_run_is_told_with_what_to_delete(folders, name, file, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("", "has no line"), ('{"epoch": 49, "vaa": 1.0}\n{"epo', "ends with epoch 49 of 50")]
+    ("text", "told"),
+    [("", "has no line"), ('{"epoch": 49, "vaa": 1.0, "seconds": 1.0}\n{"epo', "ends with epoch 49 of 50")],
 )
 def test_a_finished_run_whose_last_epochs_are_lost_is_not_judged_by_the_others(folders, text, told):
     """As after a power cut: without a fall of the loss in them, it would count as one that has not learned."""
@@ -172,7 +179,7 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
 
 DAMAGED = [
     ({"results": "x"}, 'results must be an object, got "x"'),
-    ({"results": {}}, "results.warmup must be a text or null, got nothing"),
+    ({"results": {}}, "results.warmup must be a printable text or null, got nothing"),
     ({"results": RESULTS | {"test_loss": "low"}}, 'results.test_loss must be a finite number or null, got "low"'),
     ({"results": RESULTS | {"test_loss": math.inf}}, "results.test_loss must be a finite number or null, got Infinity"),
     ({"record": 3}, "record must be an object, got 3"),

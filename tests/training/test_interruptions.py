@@ -1,13 +1,17 @@
 """Runs of every kind go on after any interruption, and end with the numbers of runs that nothing interrupted."""
 
+import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 
-from multistable.training import Callback, DamagedRunError, RunFolder, train
+from multistable.training import Callback, RunFolder, train
 from paths import HELPERS
 from small_agents import small_agent
 from small_runs import StopAt, StopError, outcome, small
@@ -120,10 +124,94 @@ def test_further_seeds_join_runs_that_are_done(tmp_path):
     assert folders[1].finished
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+STOPPED = small(epochs=4)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """The folder of a run that was stopped after epoch 2, and the outcome of one that was not."""
+    there, elsewhere = tmp_path_factory.mktemp("stopped"), tmp_path_factory.mktemp("undisturbed")
     with pytest.raises(StopError):
-        train(small(), tmp_path, callbacks=[StopAt("step", 2, 1)])
-    folder = RunFolder.of(small(), tmp_path)
-    (folder.path / "checkpoint-1.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(DamagedRunError, match=r"checkpoint-1.safetensors cannot be read"):
-        train(small(), tmp_path)
+        train(STOPPED, there, callbacks=[StopAt("record", 2)])
+    (whole,) = train(STOPPED, elsewhere)
+    return RunFolder.of(STOPPED, there).path, outcome(whole)
+
+
+def again(stopped, tmp_path, damage, told=None):
+    """Damage a copy of a stopped run, and go on with it; ``told`` is what the library must warn of."""
+    folder, undisturbed = stopped
+    copy = shutil.copytree(folder, tmp_path / folder.name)
+    damage(copy)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert [outcome(made) for made in train(STOPPED, tmp_path)] == [undisturbed]
+    assert bool(warned) == bool(told)
+    assert all(str(warning.message).startswith(f"{copy}/{told}") for warning in warned)
+
+
+def lines(change):
+    """Change the lines of metrics."""
+
+    def damage(folder):
+        path = folder / "metrics.jsonl"
+        path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+    return damage
+
+
+METRICS = {
+    "emptied": lines(lambda rows: []),
+    "deleted": lambda folder: (folder / "metrics.jsonl").unlink(),
+    "zeroes": lines(lambda rows: [bytes(sum(map(len, rows)))]),
+    "a lost row": lines(lambda rows: [rows[0], rows[2]]),
+    "a row twice": lines(lambda rows: [*rows, rows[2]]),
+    "not a row": lines(lambda rows: [b"[1]\n", *rows]),
+}
+
+
+@pytest.mark.parametrize("damage", METRICS.values(), ids=METRICS)
+def test_metrics_that_were_damaged_do_not_matter(damage, stopped, tmp_path):
+    again(stopped, tmp_path, damage)
+
+
+@pytest.mark.parametrize("damage", [*METRICS.values(), lambda folder: None], ids=[*METRICS, "nothing"])
+def test_a_run_of_before_goes_on_from_the_last_epoch_that_has_all_its_metrics(damage, stopped, tmp_path):
+    def of_before(folder):
+        for path in folder.glob("checkpoint-*"):
+            with safe_open(path, framework="pt") as file:
+                notes = {"notes": file.metadata()["notes"]}
+            path.write_bytes(save(load_file(path), metadata=notes))
+        damage(folder)
+
+    again(stopped, tmp_path, of_before, None if damage not in METRICS.values() else "metrics.jsonl has not exactly")
+
+
+def flipped(folder):
+    path = folder / "checkpoint-2.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 64
+    path.write_bytes(content)
+
+
+CHECKPOINTS = {
+    "a flipped bit": ("checkpoint-2", flipped),
+    "nonsense": ("checkpoint-2", lambda folder: (folder / "checkpoint-2.safetensors").write_bytes(b"nonsense")),
+    "emptied": ("checkpoint-2", lambda folder: (folder / "checkpoint-2.safetensors").write_bytes(b"")),
+    "of an earlier epoch": (
+        "checkpoint-3",
+        lambda folder: shutil.copy(folder / "checkpoint-2.safetensors", folder / "checkpoint-3.safetensors"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "damage"), CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_a_damaged_checkpoint_is_told_and_not_used(told, damage, stopped, tmp_path):
+    again(stopped, tmp_path, damage, told)
+
+
+def test_without_any_checkpoint_that_is_whole_a_run_begins_anew(stopped, tmp_path):
+    def both(folder):
+        flipped(folder)
+        (folder / "checkpoint-1.safetensors").unlink()
+
+    again(stopped, tmp_path, both, "checkpoint-2")

@@ -37,7 +37,7 @@ def reporting(debug: bool = False, if_interrupted: str = "Interrupted.") -> Iter
         if debug:
             traceback.print_exc()
         code, message = told
-        typer.echo(message if interrupted else f"Error: {message}", err=True)
+        typer.echo(message if interrupted else f"Error: {shown(message)}", err=True)
         raise typer.Exit(code) from None
 
 
@@ -65,6 +65,11 @@ def _told(error: BaseException) -> tuple[int, str] | None:
         case MNISTError() | BusyRunError() | ClusterError() | DamagedRunError() | ModuleNotFoundError():
             return FAILED, str(error)
     return None
+
+
+def shown(text: str) -> str:
+    """A text with control characters written out: it may be from a file, and a terminal would obey them."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
 class _Interruptions:

@@ -8,13 +8,14 @@ from typing import Any
 
 from multistable.experiments.experiment import Result
 from multistable.training import Config
-from multistable.training.store import config_of, write_atomically
+from multistable.training.files import write_atomically
+from multistable.training.store import config_of
 from multistable.training.summary import (
-    COUNT,
     LIST,
-    NUMBER,
+    MEASURED,
     OBJECT,
     TEXT,
+    WHEN,
     Kind,
     check_entries,
     check_kind,
@@ -32,11 +33,6 @@ NOT_TOLD = {"loss", "stabilisation"}
 
 BESIDE_SUMMARY = {"config": OBJECT, "warmup": OBJECT.or_null(), "metrics": OBJECT}
 
-MEASURED = Kind(
-    "a finite number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value)
-)
-WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
-
 
 def write_results(results: Iterable[Result], path: Path | str) -> None:
     """Write results as JSON, one line for each run."""
@@ -49,7 +45,7 @@ def read_results(path: Path | str) -> list[Result]:
     try:
         entries = json.loads(Path(path).read_text())
         check_kind("it", entries, LIST)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must hold the results of runs, a JSON list with an entry for each run") from error
     return [_read(entry, f"{path}, entry {index}") for index, entry in enumerate(entries)]
 
@@ -111,15 +107,9 @@ def _read(entry: Any, where: str) -> Result:
 def _from_json(entry: Any) -> Result:
     check_summary(entry)
     check_entries("", entry, BESIDE_SUMMARY)
-    config = _config(entry["config"])
+    config = config_of(entry["config"])
     metrics = _rows(entry["metrics"], config.unit)
     return Result(config, metrics, entry["results"], entry["record"], _by_step(entry["warmup"]))
-
-
-def _config(settings: dict[str, Any]) -> Config:
-    check_entries("config", settings, {"task": OBJECT, "cell": TEXT})
-    check_entries("config.task", settings["task"], {"name": TEXT})
-    return config_of(settings)
 
 
 def _rows(columns: dict[str, Any], unit: str) -> list[dict[str, Any]]:

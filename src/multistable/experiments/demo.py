@@ -14,8 +14,9 @@ from multistable.experiments.experiment import Result
 from multistable.experiments.settling import settling
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, Model, RunConfig, RunFolder, load, train
+from multistable.training.files import write_atomically
 from multistable.training.seeds import generator
-from multistable.training.store import DamagedRunError, write_atomically
+from multistable.training.store import DamagedRunError
 
 SEED = 3
 """Of the seeds of ``benchmarks/demo_seeds.py``, the one with the clearest picture of the state space."""

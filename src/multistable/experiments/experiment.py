@@ -38,7 +38,7 @@ class Result:
     def of(cls, folder: RunFolder) -> "Result":
         """What is in the folder of a finished run, of which nothing may be missing at the end."""
         summary, config, metrics = folder.summary(), folder.config(), folder.metrics()
-        last = metrics[-1][config.unit] if metrics else None
+        last = metrics[-1].get(config.unit) if metrics else None
         if last is None or last < config.duration:
             ends = "has no line" if last is None else f"ends with {config.unit} {last} of {config.duration}"
             raise DamagedRunError(f"{folder.path / 'metrics.jsonl'} {ends}. Delete {folder.path} to run it again")

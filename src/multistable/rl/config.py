@@ -124,6 +124,11 @@ class AgentConfig(Config):
         """The episodes."""
         return self.episodes
 
+    @property
+    def recorded_every(self) -> int:
+        """Each evaluation."""
+        return self.evaluate_every
+
     def goes_with(self) -> "AgentConfig":
         """What agents must share to be trained in one launch: all but the seed, k and the warmup."""
         return replace(self, seed=0, version="double-classic" if self.kind.double else "classic", target=1.0)

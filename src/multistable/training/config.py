@@ -177,6 +177,11 @@ class RunConfig(Config):
         """The epochs of pretraining and of training, see :attr:`unit`."""
         return self.pretraining + self.epochs
 
+    @property
+    def recorded_every(self) -> int:
+        """Each epoch."""
+        return 1
+
     def goes_with(self) -> "RunConfig":
         """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
         alike = "double-classic" if self.kind.double else "auxiliary" if self.kind.auxiliary else "classic"

@@ -201,6 +201,15 @@ class Config(ABC):
     def duration(self) -> int:
         """How many epochs or episodes training takes, see :attr:`unit`."""
 
+    @property
+    @abstractmethod
+    def recorded_every(self) -> int:
+        """Something is recorded before training, after every so many epochs or episodes, and at the end."""
+
+    def recorded(self, until: int) -> list[int]:
+        """The epochs or episodes at which something is recorded, up to one of them."""
+        return [*range(0, until, self.recorded_every), until]
+
     @abstractmethod
     def goes_with(self) -> Self:
         """A key of the runs that can be trained in one launch: those with equal ones."""
@@ -232,6 +241,11 @@ class Config(ABC):
         """The configuration that :meth:`to_dict` or :meth:`stored` gave; ``data`` is the folder of the task's files."""
         settings, task = dict(settings), dict(settings["task"])
         imports = settings.pop("imports", {})
+        unknown = settings.keys() - {entry.name for entry in fields(cls)}
+        if unknown:
+            raise ValueError(
+                f"{cls.__name__} has no setting {min(unknown)!r}: another version of multistable may have written it"
+            )
         CELLS.learn(settings["cell"], imports.get("cell"))
         cls.tasks.learn(task["name"], imports.get("task"))
         return cls(**settings | {"task": cls.make_task(task.pop("name"), task, data)})
@@ -252,11 +266,27 @@ class Config(ABC):
 
         A later version may add a setting without renaming stored runs, if its default means the former behaviour.
         """
+        return hashlib.sha256(json.dumps(self._chosen(self.to_dict()), sort_keys=True).encode()).hexdigest()[:12]
+
+    def _chosen(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of some settings that have an influence on this run and are not at their defaults."""
         without = self.without_meaning()
         defaults = {entry.name: default_of(entry) for entry in fields(self)} | dict(self.unnamed)
-        settings = {name: value for name, value in self.to_dict().items() if name not in without}
-        differing = {name: value for name, value in settings.items() if value != defaults.get(name, MISSING)}
-        return hashlib.sha256(json.dumps(differing, sort_keys=True).encode()).hexdigest()[:12]
+        return {
+            name: value
+            for name, value in settings.items()
+            if name not in without and value != defaults.get(name, MISSING)
+        }
+
+    def unlike(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """What makes stored settings those of another run: their values and this run's, by name."""
+        there = self._chosen({name: value for name, value in stored.items() if name != "imports"})
+        here = self._chosen(json.loads(json.dumps(self.to_dict())))
+        return {
+            name: (there.get(name, "the default"), here.get(name, "the default"))
+            for name in sorted(there.keys() | here.keys())
+            if there.get(name, MISSING) != here.get(name, MISSING)
+        }
 
     @property
     def name(self) -> str:

@@ -1,26 +1,38 @@
 """A run is a folder: its files, written so that a process killed at any moment leaves them usable."""
 
+import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from multistable.training import files
 from multistable.training.kinds import config_class
 from multistable.training.settings import Config
-from multistable.training.summary import check_summary
+from multistable.training.summary import OBJECT, TEXT, check_course, check_entries, check_row, check_summary
+
+UNREADABLE = (ValueError, TypeError, KeyError, RecursionError, SafetensorError)
+"""The errors of reading a file whose content is not as it was written."""
+
+Rows = Sequence[Mapping[str, Any]]
+"""What was recorded at each epoch or evaluation."""
 
 
 def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Config:
     """The inverse of ``Config.to_dict``, for a run of any kind; ``data`` is the folder of the task's files."""
+    check_entries("config", settings, {"task": OBJECT, "cell": TEXT})
+    check_entries("config.task", settings["task"], {"name": TEXT})
     return config_class(settings["task"]["name"]).from_dict(settings, data)
 
 
@@ -39,10 +51,12 @@ class Checkpoint:
     Attributes:
         tensors: weights, the optimiser's state and all other tensors, by name.
         notes: everything else, as JSON has it.
+        rows: all that was recorded until then; ``None`` in a file that an earlier version wrote.
     """
 
     tensors: Mapping[str, Tensor]
     notes: dict[str, Any]
+    rows: Rows | None = None
 
 
 class RunFolder:
@@ -82,7 +96,7 @@ class RunFolder:
         If another process has the claim, wait up to ``patience`` seconds for it. Claims by different names do not
         exclude each other.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        files.make_folders(self.path)
         lock = FileLock(self.path / name)
         try:
             lock.acquire(timeout=patience)
@@ -100,23 +114,29 @@ class RunFolder:
 
     def config(self, data: Path | str | None = None) -> Any:
         """The configuration of the run, whatever its kind; ``data`` is the folder of the task's files."""
-        return config_of(self._read_json("config.json", "task", "cell"), data)
+        settings = self._read_json("config.json", "task", "cell")
+        try:
+            return config_of(settings, data)
+        except (ValueError, TypeError) as error:
+            raise DamagedRunError(f"{self.path / 'config.json'}: {error}") from error
 
     def summary(self) -> dict[str, Any]:
         """The results of a finished run."""
-        summary = self._read_json("summary.json", "results", "record")
-        try:
-            check_summary(summary)
-        except ValueError as error:
-            raise DamagedRunError(f"{self.path / 'summary.json'}: {error}{self._again}") from error
-        return summary
+        return self._checked("summary.json", check_summary, "results", "record")
 
     def warmup(self) -> dict[str, Any] | None:
         """The course of the warmup, if the run had one."""
-        return self._read_json("warmup.json") if (self.path / "warmup.json").exists() else None
+        return self._checked("warmup.json", check_course) if (self.path / "warmup.json").exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was recorded at each epoch, without a last line that was cut off while it was written."""
+        rows, wrong = self._rows()
+        if wrong:
+            raise DamagedRunError(f"{self.path / 'metrics.jsonl'} {wrong}. Delete {self.path} to run it again")
+        return rows
+
+    def _rows(self) -> tuple[list[dict[str, Any]], str]:
+        """The rows before the first that is damaged, and what is wrong with that one."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         rows = []
@@ -124,12 +144,13 @@ class RunFolder:
             if not line.strip():
                 continue
             try:
-                rows.append(json.loads(line))
+                rows.append(check_row(json.loads(line)))
             except json.JSONDecodeError as error:
                 if number < len(lines):
-                    told = f"{path} cannot be read: {error} in its line {number}. Delete {self.path} to run it again"
-                    raise DamagedRunError(told) from error
-        return rows
+                    return rows, f"cannot be read: {error} in its line {number}"
+            except (ValueError, RecursionError) as error:
+                return rows, f"cannot be read: {error} in its line {number}"
+        return rows, ""
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that are kept of a finished run."""
@@ -140,30 +161,33 @@ class RunFolder:
             raise DamagedRunError(f"{path} cannot be read: {error}") from error
 
     def write_config(self, config: Config) -> None:
-        """Write the configuration of a new run."""
-        if not (self.path / "config.json").exists():
+        """Write the configuration of a new run, or check that the one that is there is of this run."""
+        path = self.path / "config.json"
+        if not path.exists():
             self.write_json("config.json", config.stored())
+        elif other := config.unlike(self._read_json("config.json", "task", "cell")):
+            told = ", ".join(f"{name} is {there} instead of {here}" for name, (there, here) in other.items())
+            raise DamagedRunError(f"{path} is of another run: {told}. Undo the change, or delete the file")
 
     def write_json(self, name: str, content: Any) -> None:
         """Write one of the JSON files."""
-        write_atomically(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+        files.write_atomically(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
 
     def write_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Write the final weights."""
-        write_atomically(self.path / "weights.safetensors", save(_plain(weights)))
+        files.write_atomically(self.path / "weights.safetensors", save(_plain(weights)))
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
-        """Record an epoch."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        """Record an epoch. The line is not synced: the checkpoint of the epoch has it too."""
+        files.append(self.path / "metrics.jsonl", _lines([row]))
 
-    def keep_metrics(self, up_to: int, unit: str = "epoch") -> None:
-        """Forget the rows whose epoch or episode (the ``unit``) is after ``up_to``: these will be trained again."""
+    def write_metrics(self, rows: Rows) -> None:
+        """Replace all that was recorded."""
         path = self.path / "metrics.jsonl"
-        # Also where no row is kept: the next row must not be appended to a line that was cut off.
-        if path.exists():
-            kept = [row for row in self.metrics() if row[unit] <= up_to]
-            write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept).encode())
+        if rows:
+            files.write_atomically(path, _lines(rows))
+        else:
+            files.remove(path)
 
     def checkpoints(self) -> list[int]:
         """The epochs that the run can go on from, the latest last."""
@@ -171,29 +195,64 @@ class RunFolder:
         return sorted(int(match[1]) for match in found if match)
 
     def checkpoint(self, epoch: int) -> Checkpoint:
-        """Read a checkpoint."""
+        """Read a checkpoint, and check that it is of this run and epoch, and as it was written."""
         path = self._checkpoint_path(epoch)
         try:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return Checkpoint(tensors, json.loads(file.metadata()["notes"]))
-        except Exception as error:
-            raise DamagedRunError(f"{path} cannot be read: {error}. Without it the run starts anew") from error
+                bound = dict(file.metadata())
+            notes, rows = json.loads(bound["notes"]), None
+            if bound.keys() == {"notes"}:  # An earlier version wrote no more.
+                if epoch not in (notes.get("epoch"), notes.get("episode")):
+                    raise ValueError("it is not of the epoch or episode that its name says")
+            else:
+                if bound.pop("digest") != _digest(bound, tensors):
+                    raise ValueError("it is not as it was written")
+                if (bound["run"], bound["number"]) != (self.path.name, str(epoch)):
+                    raise ValueError(f"it is checkpoint {bound['number']} of the run {bound['run']}")
+                rows = json.loads(bound["rows"])
+        except UNREADABLE as error:
+            raise DamagedRunError(f"{path} cannot be read: {error}") from error
+        return Checkpoint(tensors, notes, rows)
+
+    def resumable(self, config: Config, epoch: int) -> Checkpoint:
+        """A checkpoint of the run with exactly the rows that must have been recorded until then."""
+        checkpoint = self.checkpoint(epoch)
+        rows = checkpoint.rows
+        if rows is None:
+            rows = [row for row in self._rows()[0] if row.get(config.unit, math.inf) <= epoch]
+        if [row.get(config.unit) for row in rows] != config.recorded(epoch):
+            there = self.path / "metrics.jsonl"
+            raise DamagedRunError(f"{there} has not exactly one line for each {config.unit} recorded up to {epoch}")
+        return replace(checkpoint, rows=rows)
 
     def write_checkpoint(self, epoch: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint. The one before stays: runs that train together go on from one that all of them have."""
-        notes = {"notes": json.dumps(checkpoint.notes)}
-        write_atomically(self._checkpoint_path(epoch), save(_plain(checkpoint.tensors), metadata=notes))
+        tensors = _plain(checkpoint.tensors)
+        bound = {
+            "run": self.path.name,
+            "number": str(epoch),
+            "notes": json.dumps(checkpoint.notes),
+            "rows": json.dumps(list(checkpoint.rows or ())),
+        }
+        content = save(tensors, metadata=bound | {"digest": _digest(bound, tensors)})
+        files.write_atomically(self._checkpoint_path(epoch), content)
         self._remove_checkpoints([earlier for earlier in self.checkpoints() if earlier < epoch][:-1])
 
     def finish(self, summary: Any) -> None:
         """Write the results, and remove the checkpoints, which are no longer needed."""
         self.write_json("summary.json", summary)
-        self._remove_checkpoints(self.checkpoints())
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what a killed process left: unfinished files, and the checkpoints of a finished run."""
+        files.remove_parts(self.path)
+        if self.finished:
+            self._remove_checkpoints(self.checkpoints())
 
     def _remove_checkpoints(self, epochs: Iterable[int]) -> None:
         for epoch in list(epochs):
-            self._checkpoint_path(epoch).unlink(missing_ok=True)
+            files.remove(self._checkpoint_path(epoch))
 
     def _checkpoint_path(self, epoch: int) -> Path:
         return self.path / f"checkpoint-{epoch}.safetensors"
@@ -201,12 +260,21 @@ class RunFolder:
     def _files(self) -> list[Path]:
         return list(self.path.iterdir()) if self.path.exists() else []
 
+    def _checked(self, name: str, check: Callable[[Any], None], *entries: str) -> dict[str, Any]:
+        """An object with these entries that passes a check."""
+        content = self._read_json(name, *entries)
+        try:
+            check(content)
+        except ValueError as error:
+            raise DamagedRunError(f"{self.path / name}: {error}{self._again}") from error
+        return content
+
     def _read_json(self, name: str, *entries: str) -> dict[str, Any]:
         """An object with these entries."""
         path = self.path / name
         try:
             content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DamagedRunError(f"{path} cannot be read: {error}{self._again}") from error
         if not isinstance(content, dict) or not content.keys() >= set(entries):
             raise DamagedRunError(f"{path} must have the entries {', '.join(entries)}, and has not{self._again}")
@@ -218,17 +286,17 @@ class RunFolder:
         return f". Delete {self.path} to run it again" if self.finished else ""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under another name, and rename it when it is whole and on the disk."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _lines(rows: Rows) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _digest(bound: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """A hash of all that a checkpoint has: to whom it belongs, its notes and rows, and every byte of its tensors."""
+    described = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
+    digest = hashlib.sha256(json.dumps([bound, described], sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

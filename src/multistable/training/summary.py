@@ -27,9 +27,17 @@ def _is_number(value: Any) -> bool:
 
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 LIST = Kind("a list", lambda value: isinstance(value, list))
-TEXT = Kind("a text", lambda value: isinstance(value, str))
+# Texts are shown on terminals, which would obey control characters.
+TEXT = Kind("a printable text", lambda value: isinstance(value, str) and value.isprintable())
 NUMBER = Kind("a finite number", _is_number)
 COUNT = Kind("a positive integer", lambda value: _is_number(value) and isinstance(value, int) and value > 0)
+MEASURED = Kind(
+    "a finite number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value)
+)
+WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
+
+UNITS = ("epoch", "episode")
+"""What the rows of metrics count: each row has one of them."""
 
 RECORD = {"seconds": NUMBER, "together": COUNT, "device": TEXT, "torch": TEXT, "multistable": TEXT}
 PRETRAINING = {"seconds": NUMBER, "steps": NUMBER}
@@ -45,10 +53,26 @@ def check_summary(summary: Any) -> None:
         check_entries("record.pretraining", record["pretraining"], PRETRAINING)
 
 
+def check_row(row: Any) -> dict[str, Any]:
+    """Check what was recorded at an epoch or evaluation. Returns it."""
+    check_kind("it", row, OBJECT)
+    unit = next((unit for unit in UNITS if unit in row), UNITS[0])
+    kinds = {unit: WHEN, "phase": TEXT, "seconds": NUMBER}
+    check_entries("", row, {name: kinds.get(name, MEASURED) for name in [unit, "seconds", *row]})
+    return row
+
+
+def check_course(course: Any) -> None:
+    """Check what is shown of the course of a warmup."""
+    curves = {"vaa_star": LIST, "vaa": NUMBER.or_null()} if "vaa_star" in course else {"reason": TEXT}
+    check_entries("", course, {"outcome": TEXT} | curves)
+
+
 def check_entries(name: str, content: Any, entries: Mapping[str, Kind]) -> None:
     """Check that an object has these entries, each of its kind. The error names the first that it has not."""
     check_kind(name or "it", content, OBJECT)
     for entry, kind in entries.items():
+        check_kind("a name" + (name and f" in {name}"), entry, TEXT)
         path = f"{name}.{entry}" if name else entry
         if entry not in content:
             raise ValueError(f"{path} must be {kind.accepted}, got nothing")

@@ -5,8 +5,10 @@ import json
 import math
 import re
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from multistable.training.callbacks import Callback, Callbacks
 from multistable.training.group import AnyConfig, Group
 from multistable.training.kinds import group_class
 from multistable.training.settings import Config
-from multistable.training.store import BusyRunError, RunFolder
+from multistable.training.store import BusyRunError, Checkpoint, DamagedRunError, RunFolder
 
 CLAIMING = 10.0
 """How many seconds a process waits while another claims runs of the same group."""
@@ -118,6 +120,9 @@ def _check_files(configs: Sequence[Config], out: Path | str) -> None:
 
 Run = tuple[Config, RunFolder]
 
+Start = tuple[int, list[Run], list[Checkpoint]]
+"""The epoch or episode that runs go on from, these runs, and the checkpoint of each; ``NEW`` has none."""
+
 
 def _train_unfinished(
     configs: Sequence[Config], out: Path, device: torch.device, callback: Callback
@@ -125,15 +130,22 @@ def _train_unfinished(
     """Train those runs of a group that are not finished. Returns the folders that another process works on."""
     with ExitStack() as claims:
         mine, busy = _claim(configs, out, claims)
-        for epoch, runs in _starts(mine):
-            _train_together([config for config, _ in runs], [folder for _, folder in runs], epoch, device, callback)
+        for epoch, runs, checkpoints in _starts(mine):
+            configs, folders = [config for config, _ in runs], [folder for _, folder in runs]
+            _train_together(configs, folders, epoch, checkpoints, device, callback)
     return busy
 
 
 def _claim(configs: Sequence[Config], out: Path, claims: ExitStack) -> tuple[list[Run], list[RunFolder]]:
     """Claim those runs of a group that are not finished. Returns them, and the folders that others have claimed."""
     mine, busy = [], []
-    left = [(config, folder) for config in configs if not (folder := RunFolder.of(config, out)).finished]
+    left = []
+    for config in configs:
+        folder = RunFolder.of(config, out)
+        if folder.finished:
+            folder.tidy()
+        else:
+            left.append((config, folder))
     with ExitStack() as turn:
         if len(left) > 1:
             # One process at a time. Two that claimed runs of a group at the same instant would divide it between them.
@@ -146,55 +158,84 @@ def _claim(configs: Sequence[Config], out: Path, claims: ExitStack) -> tuple[lis
                 busy.append(folder)
                 continue
             if not folder.finished:  # It may have become so before it was claimed.
+                folder.tidy()
                 folder.write_config(config)
                 mine.append((config, folder))
     return mine, busy
 
 
-def _starts(runs: Sequence[Run]) -> list[tuple[int, list[Run]]]:
-    """Each epoch or episode that some runs go on from, with these runs: one for all, if all have a checkpoint of it."""
-    if not runs:
-        return []
+def _starts(runs: Sequence[Run]) -> list[Start]:
+    """Where runs go on: all at one epoch or episode, if all have a checkpoint of it that is as it must be."""
+    usable = [set(folder.checkpoints()) for _, folder in runs]
+    while True:
+        starts: list[Start] = []
+        refused = False
+        for number, members in _divided(usable).items():
+            checkpoints = []
+            for member in members if number != NEW else ():
+                config, folder = runs[member]
+                try:
+                    checkpoints.append(folder.resumable(config, number))
+                except DamagedRunError as error:
+                    usable[member].discard(number)
+                    refused = True
+                    told = f"{error}. The run goes on from the last {config.unit} before for which everything is there"
+                    warnings.warn(told, RuntimeWarning, stacklevel=2)
+            starts.append((number, [runs[member] for member in members], checkpoints))
+        if not refused:
+            return starts
+
+
+def _divided(usable: Sequence[set[int]]) -> dict[int, list[int]]:
+    """The runs that go on from each epoch or episode, by their places: all from one, if it is usable for all."""
     # A run that has finished no epoch loses nothing when it begins anew.
-    epochs = [
-        {NEW, *folder.checkpoints()} if max(folder.checkpoints(), default=NEW) <= 0 else set(folder.checkpoints())
-        for _, folder in runs
-    ]
-    common = set.intersection(*epochs)
+    epochs = [{NEW, *found} if max(found, default=NEW) <= 0 else found for found in usable]
+    common = set.intersection(*epochs) if epochs else set()
     if common:
-        return [(max(common), list(runs))]
-    latest: dict[int, list[Run]] = {}
-    for run, found in zip(runs, epochs, strict=True):
-        latest.setdefault(max(found), []).append(run)
-    return sorted(latest.items())
+        return {max(common): list(range(len(epochs)))}
+    latest: dict[int, list[int]] = {}
+    for member, found in enumerate(epochs):
+        latest.setdefault(max(found), []).append(member)
+    return dict(sorted(latest.items()))
 
 
 def _train_together(
-    configs: Sequence[Config], folders: Sequence[RunFolder], start: int, device: torch.device, callback: Callback
+    configs: Sequence[Config],
+    folders: Sequence[RunFolder],
+    start: int,
+    checkpoints: Sequence[Checkpoint],
+    device: torch.device,
+    callback: Callback,
 ) -> None:
-    """Train runs as one group, from the epoch or episode ``start`` on."""
+    """Train runs as one group, from the checkpoints of the epoch or episode ``start`` on."""
     shared = configs[0]
     group: Group[Any] = group_class(shared)(configs, device)
-    for folder in folders:
-        folder.keep_metrics(start, shared.unit)
+    metrics = [list(checkpoint.rows or ()) for checkpoint in checkpoints] or [[] for _ in folders]
+    for folder, rows in zip(folders, metrics, strict=True):
+        folder.write_metrics(rows)
     callback.on_start(configs, max(start, 0), group.steps)
     if start == NEW:
         began = time.perf_counter()
         for folder, course in zip(folders, group.initialise(callback.on_warmup_step), strict=True):
             if course is not None:
                 folder.write_json("warmup.json", course)
-        _record(group, folders, began, callback)
+        _record(group, folders, metrics, began, callback)
     else:
-        group.restore([folder.checkpoint(start) for folder in folders])
+        group.restore(checkpoints)
     while group.done < shared.duration:
         began = time.perf_counter()
         group.advance(lambda number, step: callback.on_step(configs, number, step))
-        _record(group, folders, began, callback)
-    callback.on_end(configs, _finish(group, folders))
+        _record(group, folders, metrics, began, callback)
+    callback.on_end(configs, _finish(group, folders, metrics))
 
 
-def _record(group: Group[Any], folders: Sequence[RunFolder], began: float, callback: Callback) -> None:
-    """Measure the runs and write down how far they are; ``began`` is when they last went on."""
+def _record(
+    group: Group[Any], folders: Sequence[RunFolder], metrics: Sequence[list[Any]], began: float, callback: Callback
+) -> None:
+    """Measure the runs, add a row to the ``metrics`` of each, and write down how far they are.
+
+    ``began`` is when they last went on.
+    """
     columns = dict(group.measure(time.perf_counter() - began))
     passed_over = columns.pop("passed_over") or []
     seconds = round(time.perf_counter() - began, 3)
@@ -206,14 +247,14 @@ def _record(group: Group[Any], folders: Sequence[RunFolder], began: float, callb
         for run in range(len(folders))
     ]
     for run, folder in enumerate(folders):
+        metrics[run].append(rows[run])
         folder.add_metrics(rows[run])
-        folder.write_checkpoint(group.done, group.checkpoint(run))
+        folder.write_checkpoint(group.done, replace(group.checkpoint(run), rows=metrics[run]))
     callback.on_epoch(group.configs, rows)
 
 
-def _finish(group: Group[Any], folders: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Write the weights that are kept and the results. Returns the summaries."""
-    metrics = [folder.metrics() for folder in folders]
+def _finish(group: Group[Any], folders: Sequence[RunFolder], metrics: Sequence[list[Any]]) -> list[dict[str, Any]]:
+    """Write the metrics, the weights that are kept and the results. Returns the summaries."""
     began = time.perf_counter()
     results = group.results(metrics)
     seconds = time.perf_counter() - began
@@ -222,6 +263,7 @@ def _finish(group: Group[Any], folders: Sequence[RunFolder]) -> list[dict[str, A
         course = folder.warmup()
         outcome = {"warmup": None if course is None else course["outcome"]}
         record = _record_of(metrics[run], len(folders), group.device, seconds) | group.cost(metrics[run])
+        folder.write_metrics(metrics[run])
         folder.write_weights(group.weights(run))
         own = {name: finite(value) for name, value in results[run].items()}
         summaries.append({"results": own | outcome, "record": record})
