@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def kind_style(kind: Kind, index: int = 0) -> Style:
-    """The colour is that of the cell, the ``index`` of which decides on one of the user's own.
+    """The style of a cell and version. The colour is that of the cell; ``index`` decides it for the user's own cells.
 
-    Warmed-up agents have solid lines, others dashed ones.
+    Warmed-up agents have solid lines, the others dashed ones.
     """
     of_cell = style_of(kind[0], index)
     warmed = kind[1] == "warmup"
@@ -40,10 +40,10 @@ class Courses:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        quantity: of the metrics.
-        window: of the running mean that is drawn of each agent, in recorded values: greedy policies of an agent that
-            learns are good and bad in turn.
+        caption: what the figure shows.
+        quantity: the name of the quantity in the metrics.
+        window: over how many recorded values the running mean of each agent is taken: the greedy policies of an agent
+            that learns are good and bad in turn.
     """
 
     name: str
@@ -81,17 +81,17 @@ class Courses:
                 curve(place, episodes, table, kind_style(kind), markers=False)
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and version: the mean over all evaluations, and at the end."""
+        """A row for each cell and version: the mean over all evaluations, and the value at the end."""
         return _for_each_kind(results, lambda runs: _ends([run.curve(self.quantity)[1] for run in runs]))
 
 
 def running_mean(values: Sequence[float], window: int) -> list[float]:
-    """The mean of each value and those before it, ``window`` in all where there are so many."""
+    """The mean of each value and those before it, at most ``window`` in all."""
     return [statistics.fmean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))]
 
 
 def _ends(curves: Sequence[Sequence[float]]) -> str:
-    """The mean of curves over all their points, and that of their last ones; nothing without any."""
+    """The mean over all points of some curves, and over their last points, in words; empty without a curve."""
     curves = [curve for curve in curves if curve]
     if not curves:
         return ""
@@ -103,14 +103,14 @@ def _ends(curves: Sequence[Sequence[float]]) -> str:
 class FirstOptimal:
     """How many episodes agents need to become optimal.
 
-    An agent that never was counts with all its episodes: its bar is paler and the mean a lower bound.
+    An agent that never is optimal counts with all its episodes: the bar is then paler and the mean a lower bound.
     """
 
     name: str
     caption: str
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """Mean and standard deviation for each cell and version, and every agent as a dot, a cross if it never was."""
+        """Mean and deviation for each cell and version, and every agent as a dot, or a cross if it never is optimal."""
         from multistable.experiments.figures import figure, name_axes
 
         panels = panels_of(results)
@@ -140,7 +140,7 @@ class FirstOptimal:
 
 
 def _for_each_kind(results: Sequence[Result], said: Callable[[list[Result]], str]) -> Rows:
-    """A row for each cell and version, with what is ``said`` of its agents in each maze."""
+    """A row for each cell and version; ``said`` puts the results of its agents in each maze into words."""
     panels, rows = panels_of(results), []
     for kind in grouped(results, kind_of):
         alike = [[run for run in group if kind_of(run.config) == kind] for group in panels.values()]
@@ -149,7 +149,7 @@ def _for_each_kind(results: Sequence[Result], said: Callable[[list[Result]], str
 
 
 def _first(episodes: Sequence[int | None]) -> str:
-    """The mean of the episodes at which agents were first optimal, and how many ever were."""
+    """The mean of the episodes at which agents were first optimal, and how many ever were, in words."""
     reached = [episode for episode in episodes if episode is not None]
     mean = f"{statistics.fmean(reached):.0f}" if reached else "never"
     return f"{mean} ({len(reached)} of {len(episodes)})"

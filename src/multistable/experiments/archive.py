@@ -23,10 +23,10 @@ from multistable.training.summary import (
 )
 
 DIGITS, CURVE_DIGITS = 6, 5
-"""Significant digits that are kept of a number in the results, and of one in a curve."""
+"""Significant digits that are kept of a number in the results, and of a number in a curve."""
 
 NOT_DRAWN = {"seconds", "step_seconds", "training_loss", "training_reconstruction_loss", "fixed_points", "cycles"}
-"""Curves of training that nothing shows. The seconds in all are in the record, the shares of states in the results."""
+"""Curves of training that nothing shows. The record has the total seconds, the results have the shares of states."""
 
 NOT_TOLD = {"loss", "stabilisation"}
 """Curves of a warmup that nothing shows."""
@@ -51,9 +51,9 @@ def read_results(path: Path | str) -> list[Result]:
 
 
 def by_name(paths: Iterable[Path | str]) -> dict[str, Result]:
-    """The results of several files by the names that their runs have in float32, whatever they were trained in.
+    """The results of several files. Each has the name that its run has in float32, whatever it was trained in.
 
-    A run that is in several files, in one precision or another, counts as the last has it.
+    If several files have the same run, in whatever precision, the last of them counts.
     """
     found = [result for path in paths for result in read_results(path)]
     return {replace(result.config, precision="ieee").name: result for result in found}
@@ -83,14 +83,14 @@ def _by_layer(warmup: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _by_step(course: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The course of a warmup as a run folder has it, from what :func:`_by_layer` made or, as once, left as it was."""
+    """The inverse of :func:`_by_layer`. The course in an older file, with a list for each step, stays as it is."""
     if course is None or not isinstance(course.get("vaa_star"), dict):
         return course
     return course | {"vaa_star": [list(step) for step in zip(*course["vaa_star"].values(), strict=True)]}
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """The task, the cell, and what is not as it is by default; reading fills in the rest."""
+    """The task, the cell, and the settings that differ from their defaults; reading fills in the rest."""
     default = type(config)(config.task, config.cell).to_dict()
     settings = {name: value for name, value in config.stored().items() if value != default.get(name)}
     return {"task": default["task"], "cell": default["cell"]} | settings
@@ -113,7 +113,7 @@ def _from_json(entry: Any) -> Result:
 
 
 def _rows(columns: dict[str, Any], unit: str) -> list[dict[str, Any]]:
-    """What was recorded at each epoch or episode, the ``unit``, from the values of each quantity."""
+    """A row for each epoch or episode (the ``unit``), from a column with the values of each quantity."""
     check_entries("metrics", columns, {unit: LIST} | dict.fromkeys(columns, LIST))
     as_many = Kind(f"as many values as {unit}", lambda values: len(values) == len(columns[unit]))
     kinds = {unit: WHEN, "phase": TEXT.or_null()}
@@ -126,7 +126,7 @@ def _rows(columns: dict[str, Any], unit: str) -> list[dict[str, Any]]:
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """The numbers in it with so many digits; whole ones as JSON's integers, which are shorter."""
+    """``value`` with its numbers rounded to ``digits``; whole numbers become integers, which are shorter in JSON."""
     if isinstance(value, float):
         kept = float(f"{value:.{digits}g}")
         return int(kept) if kept.is_integer() else kept

@@ -28,7 +28,7 @@ STATES = 100
 
 
 def configs(seed: int = SEED) -> list[RunConfig]:
-    """What is trained: less of everything than in the paper, so that two minutes on two cores are enough."""
+    """The runs of the demo: smaller in everything than the paper's, so that two minutes on two cores are enough."""
     return [
         RunConfig(
             CopyFirstInput(T=50),
@@ -56,16 +56,16 @@ def demo(
 ) -> Path:
     """Train the three networks on the CPU and write a page about them.
 
-    Like every training it goes on where it was interrupted, and what is finished is not trained again.
+    A demo that was interrupted goes on from there, and finished networks are not trained again.
 
     Args:
         out: the folder of the page and the runs.
-        runs: what is trained, one of each version; :func:`configs` when not given.
-        callbacks: told of the progress.
+        runs: the runs to train, one of each version; by default :func:`configs`.
+        callbacks: are told of the progress.
         states: how many states the pictures of the state space follow.
 
     Returns:
-        The page.
+        The path of the page.
     """
     runs = configs() if runs is None else list(runs)
     out = Path(out)
@@ -81,8 +81,8 @@ def demo(
 def one_thread() -> Iterator[None]:
     """Compute on one core.
 
-    A second one would gain little, the networks are small, and cost much where the cores are not idle. And sums that
-    are divided differently end in other digits, from which a training takes another course.
+    A second core would gain little, since the networks are small, and cost much where the cores are not idle. It would
+    also divide sums differently, which changes their last digits and so the course of a training.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -93,7 +93,7 @@ def one_thread() -> Iterator[None]:
 
 
 class AfterWarmup(Callback):
-    """Keeps the weights that a warmup has led to, which training changes."""
+    """Keeps the weights after a warmup, before training changes them."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -105,7 +105,7 @@ class AfterWarmup(Callback):
         self._keep(configs)
 
     def _keep(self, configs: Sequence[RunConfig]) -> None:
-        """From the checkpoint before training. It is there until the second epoch: no interruption loses it."""
+        """Keep the checkpoint before training. It is there until the second epoch, so no interruption loses it."""
         for folder in (RunFolder.of(config, self._out) for config in configs if config.kind.warmed):
             if 0 in folder.checkpoints() and not _after_warmup(folder).exists():
                 tensors = folder.checkpoint(0).tensors
@@ -119,7 +119,7 @@ def _after_warmup(folder: RunFolder) -> Path:
 
 
 def state_spaces(folder: RunFolder, n: int = STATES) -> demo_page.StateSpaces:
-    """What becomes of n states of the network of a warmed-up run before the warmup, after it, and after training."""
+    """Where n states of a warmed-up network settle: before its warmup, after it, and after training."""
     config = folder.config()
     if not _after_warmup(folder).exists():
         raise DamagedRunError(

@@ -25,7 +25,7 @@ LOOKS = {
     "warmed": Style("after the warmup", BLUE, "s"),
     "trained": Style("after training", SKY, "^", "-."),
 }
-"""How these times are drawn where they are in one picture."""
+"""How each of these times is drawn in a picture of all three."""
 
 WARMUP = (
     "The differentiable proxy of VAA, on which the gradient steps act. The stabilisation period grows with the steps: "
@@ -41,12 +41,12 @@ FIRST = 0.5
 """Where step 0 stands on a logarithmic axis."""
 
 SEEDS = "demo_seeds.json"
-"""What other seeds gave, in this folder."""
+"""The file in this folder with the results of other seeds."""
 
 
 @dataclass(frozen=True)
 class StateSpace:
-    """What becomes of the states of a network under a constant input.
+    """Where the states of a network go under a constant input, and how long they stay apart.
 
     Attributes:
         settling: where they go.
@@ -59,10 +59,10 @@ class StateSpace:
 
 @dataclass(frozen=True)
 class StateSpaces:
-    """What becomes of the states that the same sequences lead to, at three times.
+    """The states that the same sequences lead to under a constant input, at three times.
 
     Attributes:
-        first_inputs: what the network has to remember of each sequence.
+        first_inputs: the number that the network has to remember of each sequence.
         before: with the initial weights.
         warmed: after the warmup.
         trained: after training.
@@ -74,7 +74,7 @@ class StateSpaces:
     trained: StateSpace
 
     def each(self) -> dict[str, StateSpace]:
-        """By the names of :data:`TIMES`."""
+        """The three state spaces by the names of :data:`TIMES`."""
         return {name: getattr(self, name) for name in TIMES}
 
 
@@ -226,7 +226,7 @@ def _of_states(spaces: StateSpaces) -> str:
 
 
 def _of_memory(space: StateSpace, memory: int) -> str:
-    """What keeps the states of the warmed-up network apart, where they are, for sequences of ``memory`` steps."""
+    """What keeps the states of the warmed-up network apart, if they are, for sequences of ``memory`` steps."""
     said = f"After the warmup a small difference between two states lasts {lasts(space.lifetime)}"
     if space.settling.points == 1 or space.lifetime < memory:
         return f"{said}; the sequences have {memory}."
@@ -278,7 +278,7 @@ ENDS = {
 
 
 def vaa_star(result: Result) -> list[float]:
-    """VAA* at each step of the warmup, the mean over the layers; none where it had no warmup or that diverged."""
+    """VAA* at each step of the warmup, the mean over the layers; empty without a warmup, or if it diverged."""
     values = (result.warmup or {}).get("vaa_star", [])
     return [sum(layers) / len(layers) for layers in values]
 
@@ -295,7 +295,7 @@ def verdict(loss: float | None) -> str:
 
 
 def seeds_in_words(recorded: Mapping[str, Any]) -> str:
-    """How many of the other seeds ended as one should expect."""
+    """A sentence that says how many networks of the other seeds remember."""
     said = []
     for version, losses in recorded["test_loss"].items():
         remember = sum(verdict(loss) == "remembers" for loss in losses)
@@ -308,11 +308,11 @@ def _number(value: float | None) -> str:
 
 
 def other_seeds(config: RunConfig) -> dict[str, Any] | None:
-    """What other seeds gave with the same settings; ``None`` where they were not tried with these."""
+    """The results of other seeds with the same settings; ``None`` if there are none with these."""
     recorded = json.loads(resources.files(__package__).joinpath(SEEDS).read_text())
     return recorded if recorded["key"] == key_of(config) else None
 
 
 def key_of(config: RunConfig) -> str:
-    """What tells one setting of the demo from another, whatever the seed and the version."""
+    """The key of the demo's settings, which is the same for every seed and version."""
     return replace(config, seed=0, version="warmup").key

@@ -19,10 +19,10 @@ from multistable.training.supervised import EVALUATED_AT_ONCE
 MNIST_SEQUENCES = 60_000
 
 LEAST_SHARE = 0.25
-"""Of a GPU: with more groups at once each only takes longer."""
+"""The least share of a GPU for a group: with more groups at once, each only takes longer."""
 
 GPU_MEMORY = 40 * 2**30
-"""Bytes of a GPU that cannot be asked."""
+"""Bytes of memory assumed for a GPU of another machine."""
 
 CONTEXT = 2**30
 """Bytes that a process needs on a GPU before it does anything."""
@@ -31,12 +31,12 @@ KEPT = 8
 """How many numbers a gradient step keeps for each unit and time step: an LSTM keeps 6, and their gradients."""
 
 USUAL_MATRICES = 3
-"""Of a cell that does not tell."""
+"""The number of H x H matrices assumed for a cell that cannot be asked."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of one state of one network at one time step of a layer.
+    """Seconds that one state of one network takes for one time step of a layer.
 
     Attributes:
         unit: for each of its H units.
@@ -47,13 +47,13 @@ class Row:
     weight: float
 
     def seconds(self, configs: Sequence[Config]) -> float:
-        """Of a state of each of some runs of one architecture."""
+        """Seconds for one state of each of some runs of one architecture."""
         return self.unit * len(configs) * configs[0].hidden_size + self.weight * _weights(configs)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds of the parts of a training.
+    """Seconds that the parts of a training take.
 
     Attributes:
         group: of a group of runs, whatever its size: its data, its files, and what is compiled for it.
@@ -75,7 +75,7 @@ class Rate:
 # Of a GPU, fitted to what one process took alone on an H200: epoch.txt, measure.txt, dynamics.txt, copy_50.json and, of
 # float32, training_step.txt and engine.txt, all in docs/results. Of a CPU, fitted to cpu_scan.txt (one thread), warming
 # to attractors_small.json. What agents take is in docs/guide/agents.md. A group takes the processor time of all
-# experiments at the scale smoke, over the number of their groups.
+# experiments at the scale smoke, divided by the number of their groups.
 RATES = {
     "cuda": Rate(
         group=1.0,
@@ -96,17 +96,17 @@ RATES = {
 }
 
 TF32_WEIGHT = 0.3
-"""What a weight takes in training in TF32 on a GPU, as a share of what it takes in float32.
+"""The time of a weight in training in TF32 on a GPU, as a share of its time in float32.
 
 Fitted to docs/results/epoch.txt, where a gradient step of ten networks 2 x 256 on denoising, batch 32, takes 5.1 ms
-with LSTM, 4.5 with GRU, 1.2 with BRC. What is forecast is 0.7 (MGU) to 1.3 (BRC) times what was measured.
+with LSTM, 4.5 with GRU, 1.2 with BRC. The forecasts are 0.7 (MGU) to 1.3 (BRC) times the measured times.
 """
 
 TF32_FROM = 2e7
-"""Rows of a gradient step times weights from which products are computed in TF32 where it is allowed.
+"""Where TF32 is allowed, products are in TF32 if the rows of a gradient step times the weights exceed this number.
 
-With few rows float32 is faster (docs/results/engine_records.md): ten GRUs of 128 units, batch 32, stay in it, ten of
-256 do not.
+With few rows float32 is faster (docs/results/engine_records.md): ten GRUs of 128 units, batch 32, stay in float32, ten
+of 256 units do not.
 """
 
 
@@ -116,7 +116,7 @@ def seconds(configs: Sequence[Config], device: str, done: int = 0) -> float:
     Args:
         configs: of the runs.
         device: where.
-        done: the epochs, or episodes, that they go on from.
+        done: how many epochs or episodes are finished.
     """
     rate, config = RATES[device], configs[0]
     training = rate
@@ -165,7 +165,7 @@ def _measure(configs: Sequence[Config], rate: Rate, states: int, stabilisation: 
 
 
 def _warmup(configs: Sequence[Config], rate: Rate) -> float:
-    """The gradient steps of Algorithm 3, in float32 whatever training is in, and the measures on the way and after."""
+    """The gradient steps of Algorithm 3, always in float32, and the measures during the warmup and after it."""
     warmed = [run for run in configs if run.kind.warmed]
     if not warmed:
         return 0.0
@@ -181,30 +181,30 @@ def _warmup(configs: Sequence[Config], rate: Rate) -> float:
 
 
 def _weights(configs: Sequence[Config]) -> float:
-    """Numbers in the recurrent matrices of a layer of all runs; the halves of a double layer do not see each other."""
+    """How many numbers the recurrent matrices of a layer have in all runs; no matrix joins halves of a double layer."""
     config = configs[0]
     return len(configs) * _matrices(config) * config.hidden_size**2 / (2 if config.kind.double else 1)
 
 
 def _matrices(config: Config) -> int:
-    """The H x H matrices of the cell."""
+    """How many H x H matrices the cell has."""
     return _matrices_of(CELLS.find(config.cell), json.dumps(config.cell_options))
 
 
 @lru_cache
 def _matrices_of(make: Callable[..., Cell], options: str) -> int:
-    """What of the parameters of a cell grows with the square of H."""
+    """How many H x H matrices a cell has, by how the number of its parameters grows with H."""
     try:
         with torch.device("meta"):
             cells = [make(1, units, **json.loads(options)) for units in (4, 8, 12)]
-    except (ValueError, TypeError, RuntimeError):  # A cell of the user's own, which need not take such sizes, or none.
+    except (ValueError, TypeError, RuntimeError):  # The user's own cell may refuse these sizes.
         return USUAL_MATRICES
     few, some, more = (sum(weight.numel() for weight in cell.parameters()) for cell in cells)
     return (more - 2 * some + few) // 32
 
 
 def _length(config: Config) -> int:
-    """The longest sequence."""
+    """The length of the longest sequence."""
     return config.task.horizon if isinstance(config, AgentConfig) else config.task.length
 
 

@@ -21,10 +21,10 @@ class Result:
     """A finished run.
 
     Attributes:
-        config: what was run.
+        config: its configuration.
         metrics: what was recorded at each epoch or evaluation.
         results: the summary's results.
-        record: the summary's record, how it came about.
+        record: the summary's record of how the run came about.
         warmup: the course of its warmup, if it had one.
     """
 
@@ -36,7 +36,7 @@ class Result:
 
     @classmethod
     def of(cls, folder: RunFolder) -> "Result":
-        """What is in the folder of a finished run, of which nothing may be missing at the end."""
+        """The result in the folder of a finished run; an error if its last epochs or episodes are missing."""
         summary, config, metrics = folder.summary(), folder.config(), folder.metrics()
         last = metrics[-1].get(config.unit) if metrics else None
         if last is None or last < config.duration:
@@ -60,11 +60,11 @@ def kind_of(config: Config) -> Kind:
 
 
 Source = Path | str | Mapping[str, Result]
-"""Where results are: in the folders of runs, or by the names of runs."""
+"""Where results are: a folder with the folders of runs, or a mapping from the names of runs."""
 
 
 def results_of(configs: Iterable[Config], source: Source) -> dict[str, Result]:
-    """The results there are of some runs, by the names of these."""
+    """The results of the finished ones of some runs, by the names of the runs."""
     names = {config.name: config for config in configs}
     if isinstance(source, Mapping):
         return {name: source[name] for name in names if name in source}
@@ -73,7 +73,7 @@ def results_of(configs: Iterable[Config], source: Source) -> dict[str, Result]:
 
 
 def finished(configs: Iterable[Config], source: Source) -> list[Result]:
-    """The results there are of some runs."""
+    """The results of the finished ones of some runs."""
     return list(results_of(configs, source).values())
 
 
@@ -82,14 +82,14 @@ class Picture(Protocol):
 
     @property
     def name(self) -> str:
-        """Of its files, unique within the experiment."""
+        """The name of its files, unique within the experiment."""
 
     @property
     def caption(self) -> str:
-        """What one sees."""
+        """What the figure shows."""
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """The figure of the runs there are."""
+        """The figure of some results."""
 
     def table(self, results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         """Its numbers: a header and rows."""
@@ -100,14 +100,14 @@ class Experiment:
     """Figures and tables of the paper that are made from the same runs.
 
     Attributes:
-        name: as on the command line.
-        order: its place among the paper's.
+        name: its name on the command line.
+        order: its place in the paper's order.
         labels: of the paper's figures and tables, see ``paper/contents.py``; none for a question of our own.
         title: in a few words.
         runs: the paper's runs, without seeds.
         pictures: what is drawn.
         claims: the names of the claims it bears on.
-        then: the runs that follow from the results of ``runs`` at a scale; none when not given.
+        then: makes the runs that follow from the results of ``runs`` at a scale; by default there are none.
     """
 
     name: str
@@ -120,21 +120,21 @@ class Experiment:
     then: Callable[[Sequence[Result], Scale], Sequence[Config]] | None = None
 
     def at(self, scale: Scale, source: Source | None = None) -> list[Config]:
-        """The runs at a scale, each once; and those that follow, once all they depend on have results."""
+        """The runs at a scale, each once, and the runs that follow from them once all of them have results."""
         first = list(_planned(self, scale))
         if self.then is None or source is None:
             return first
         there = results_of(first, source)
         if len(there) < len(first):
             return first
-        # What follows has the settings that were asked for: stored results may be of another precision.
+        # The runs that follow have the settings that were asked for: stored results may be of another precision.
         results = [replace(there[config.name], config=config) for config in first]
         return [*first, *filter(scale.wants, self.then(results, scale))]
 
 
 @lru_cache
 def _planned(experiment: Experiment, scale: Scale) -> tuple[Config, ...]:
-    """Kept, since there are thousands of runs, and the verdict on every claim asks for them."""
+    """The runs at a scale, kept in memory: there are thousands, and the verdict on every claim asks for them."""
     return tuple({config.name: config for config in scale.of(experiment.runs)}.values())
 
 
@@ -150,7 +150,7 @@ def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over runs; ``diverged`` are those beside these that have no finite value."""
+    """Mean and standard deviation over ``runs`` runs; ``diverged`` other runs have no finite value."""
 
     mean: float
     deviation: float
@@ -159,7 +159,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Of one value or more. The deviation is that of a sample, 0 for one value."""
+        """The spread of one value or more. The deviation is that of a sample, 0 for one value."""
         known = list(values)
         return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
@@ -173,13 +173,13 @@ class Spread:
 
 
 def spread_of(values: Iterable[float | None]) -> Spread | None:
-    """Of the values there are; ``None`` without any."""
+    """The spread of the values that are not ``None``; ``None`` without any."""
     known = [value for value in values if value is not None]
     return Spread.of(known) if known else None
 
 
 def spread(results: Iterable[Result], quantity: str) -> Spread | None:
-    """Of a quantity of the summaries; ``None`` without any."""
+    """The spread of a quantity of the summaries; ``None`` if no run has it."""
     return spread_of(result.results.get(quantity) for result in results)
 
 

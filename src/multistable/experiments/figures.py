@@ -24,10 +24,10 @@ from multistable.experiments.styles import BLUE, GREY, INK, ORANGE, SKY, VERMILL
 Axes = Any
 
 MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", [BLUE, SKY, GREY, ORANGE, VERMILLION])
-"""From low to high, to be seen on white and on black."""
+"""Colours from low to high that can be seen on white and on black."""
 
 DPI = 120
-"""Of pictures in files."""
+"""The resolution of pictures in files."""
 
 RULE = {"color": INK, "linestyle": ":", "linewidth": 1, "alpha": 0.7, "zorder": 0}
 """The look of a line that marks a value."""
@@ -36,7 +36,7 @@ RULE = {"color": INK, "linestyle": ":", "linewidth": 1, "alpha": 0.7, "zorder": 
 def figure(width: float, height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
     """A figure of ``width`` x ``height`` inches in all, and its axes: one, or an array of them.
 
-    No window is opened and nothing global is changed, as ``pyplot`` would.
+    Unlike ``pyplot``, it opens no window and changes nothing global.
     """
     with matplotlib.rc_context(_LOOK):
         made = Figure(figsize=(width, height), layout="constrained")
@@ -44,17 +44,17 @@ def figure(width: float, height: float, columns: int = 1, rows: int = 1, **optio
 
 
 def mosaic(width: float, height: float, layout: Sequence[Sequence[str]]) -> tuple[Figure, dict[str, Axes]]:
-    """The same with axes of several sizes: each covers the cells of the ``layout`` that have its name."""
+    """A figure with axes of several sizes: each covers the cells of the ``layout`` that have its name."""
     with matplotlib.rc_context(_LOOK):
         made = Figure(figsize=(width, height), layout="constrained")
         return made, made.subplot_mosaic([list(row) for row in layout])
 
 
 def curve(axes: Axes, x: ArrayLike, runs: ArrayLike, style: Style, *, markers: bool = True) -> None:
-    """The mean over runs, and its spread: one standard deviation to either side, for more than one run.
+    """Draw the mean over runs and, for more than one run, one standard deviation to either side.
 
     Args:
-        axes: where.
+        axes: where to draw.
         x: ``(k,)``.
         runs: ``(runs, k)``; NaN where a run has no value.
         style: of the curve.
@@ -77,7 +77,7 @@ def rule(axes: Axes, y: float, about: str) -> None:
 
 
 def legend(axes: Axes, columns: int = 3) -> None:
-    """Name the curves above the picture, where none is hidden."""
+    """Name the curves above the picture, where the names hide none of them."""
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, columnspacing=1.2, handlelength=1.8
     )
@@ -92,12 +92,12 @@ def name_axes(axes: Axes, x: str, y: str, title: str | None = None) -> None:
 
 
 def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: float = 2.0) -> Any:
-    """Paths of states from where they begin (rings) to where they settle (dots), on the plane of largest spread.
+    """Draw paths of states from where they begin (rings) to where they settle (dots), on the plane of largest spread.
 
     Args:
-        axes: where.
+        axes: where to draw.
         shown: the states.
-        values: a number for each of them, its colour.
+        values: a number for each state, which decides its colour.
         limit: colours go from -``limit`` to ``limit``.
 
     Returns:
@@ -111,14 +111,14 @@ def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: 
     faint = matplotlib.colors.to_rgba(INK, 0.5)
     axes.scatter(*plane[0].T, s=9, facecolors="none", edgecolors=[faint], linewidths=0.6, zorder=2)
     axes.margins(0.08)
-    # A fixed number of ticks: with as many as there is room for, their labels grow once the room has been divided.
+    # A fixed number of ticks: Matplotlib would add ticks with longer labels after it has divided the room.
     axes.locator_params(nbins=6)
     look = {"cmap": colours, "norm": scale, "linewidths": 0.5, "edgecolors": [faint]}
     return axes.scatter(*plane[-1].T, s=28, c=list(values), zorder=3, **look)
 
 
 def png(drawn: Figure, path: Path | str) -> None:
-    """Write a figure as a PNG, dark on white, of the 256 colours that serve it best: a third of the size."""
+    """Write a figure as a PNG, dark on white, in its best 256 colours, which takes a third of the space."""
     from PIL import Image  # Installed with Matplotlib.
 
     buffer = io.BytesIO()
@@ -142,7 +142,7 @@ def svg(drawn: Figure, name: str, about: str) -> str:
     for prefix, space in _SPACES.items():
         ElementTree.register_namespace(prefix, space)
     root = ElementTree.fromstring(buffer.getvalue())
-    # What is black is drawn without a colour of its own, or with this one.
+    # Black parts have no colour of their own, or have INK, which is replaced at the end.
     root.set("fill", "currentColor")
     root.set("role", "img")
     root.set("aria-label", about)

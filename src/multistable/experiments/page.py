@@ -16,9 +16,9 @@ def write_page(path: Path | str, template: str, **content: Any) -> Path:
     """Write a page.
 
     Args:
-        path: where.
+        path: of the page.
         template: the name of a file in ``templates``.
-        content: what it shows. Strings are text; those that are HTML or SVG go through ``markup``.
+        content: what it shows. Strings are text, unless the template marks them as safe.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("multistable.experiments"),

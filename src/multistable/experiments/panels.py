@@ -28,13 +28,13 @@ class Panels:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        part: which panels a run is in, as their title; ``None`` for runs that are not shown.
-        series: which curve or bar of these panels it belongs to.
-        quantities: of the metrics, a panel of curves for each.
-        ending: of the summaries, a panel of bars; none when not given.
+        caption: what the figure shows.
+        part: the title of the panels that a run is in; ``None`` for runs that are not shown.
+        series: which curve or bar of these panels a run belongs to.
+        quantities: the metrics, each with a panel of curves.
+        ending: a result of the summaries, with a panel of bars; by default there is none.
         abreast: how many parts stand side by side.
-        names: what parts and series are.
+        names: what a part and a series are called.
     """
 
     name: str
@@ -66,11 +66,11 @@ class Panels:
             place.set_axis_off()
         if not parts:
             curve_panel(axes[0, 0], {}, self._kinds[0])
-        # With the range of one panel set, those that share it would no longer widen it.
+        # Last, since panels that share a range no longer widen it once it is set.
         for quantity, places in shown.items():
             for place in places:
                 limit(place, quantity)
-        # Of the curves, which show how lines are dashed; bars have their names below them.
+        # The legend names the curves, since it shows how lines are dashed; bars have their names below them.
         legend_below(drawn, [place for quantity in self.quantities for place in shown[quantity]])
         return drawn
 

@@ -28,7 +28,7 @@ LEGEND_ENTRY, LEGEND_LETTER = 0.6, 0.075
 IN_PAPER = "in the paper"
 """The heading of a column with the paper's own numbers."""
 NARROWEST = 4.5
-"""Inches, so that there is room for a legend."""
+"""The least width of a figure in inches, so that there is room for a legend."""
 
 
 def setting(task: Task) -> str:
@@ -37,7 +37,7 @@ def setting(task: Task) -> str:
 
 
 def quantity_name(quantity: str, task: Task) -> str:
-    """What an axis is called."""
+    """The name of a quantity, as an axis has it."""
     loss = getattr(task, "loss_name", "loss")
     names = {
         "validation_loss": f"validation {loss}",
@@ -54,7 +54,7 @@ def quantity_name(quantity: str, task: Task) -> str:
 
 
 def limit(axes: Any, quantity: str) -> None:
-    """The range of the y axis: losses and VAA from 0; returns up to the treasure, below -5 on a logarithmic axis.
+    """Set the range of the y axis: losses and VAA from 0; returns up to the treasure, logarithmic below -5.
 
     An agent that bounces off a wall until the end has a return of -0.1 H, in long mazes many times the treasure's 4.
     """
@@ -71,7 +71,7 @@ def limit(axes: Any, quantity: str) -> None:
 
 
 def whole_numbers(axes: Any) -> None:
-    """Steps, epochs and episodes have no halves."""
+    """Mark whole numbers alone on the x axis: steps, epochs and episodes have no halves."""
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -86,10 +86,10 @@ class Bars:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        quantity: of the summaries.
-        hue: what stands side by side; the version by default.
-        printed: what the paper prints of a cell and hue, for all tasks alike.
+        caption: what the figure shows.
+        quantity: the name of the result in the summaries.
+        hue: which of the bars of a cell a run belongs to; by default each version has a bar.
+        printed: what the paper prints for a cell and hue, the same for all tasks.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Bars:
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and version, a column for each task, and one for what the paper prints if it does."""
+        """A row for each cell and version, a column for each task, and one for what the paper prints, if anything."""
         panels = panels_of(results)
         kinds = list(grouped(results, self._kind))
         rows = []
@@ -153,7 +153,7 @@ class Curves:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
+        caption: what the figure shows.
         quantities: a panel for each.
         series: which curve a run belongs to; ``None`` for runs that are not shown.
     """
@@ -190,8 +190,8 @@ class WarmupCourse:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        printed: VAA at the end in the paper.
+        caption: what the figure shows.
+        printed: the paper's VAA at the end.
     """
 
     name: str
@@ -214,7 +214,7 @@ class WarmupCourse:
         network = axes[0, -1]
         recorded = [dict(course["vaa_course"]) for course in warmups if "vaa_course" in course]
         if recorded:
-            # As in training, which at smaller scales is with a shorter M than the measure that ends a warmup.
+            # Measured as in training: at smaller scales M is shorter there than in the measure that ends a warmup.
             style = style_of(f"on the way, M = {results[0].config.stabilisation:,}", layers)
             curve(network, *joined(recorded), style)
         if warmups:
@@ -242,12 +242,12 @@ class WarmupCourse:
 
     @staticmethod
     def _size(warmups: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-        """Steps and layers."""
+        """The numbers of steps and of layers."""
         return np.shape(warmups[0]["vaa_star"]) if warmups else (0, 0)
 
 
 def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity: str, style: Style) -> None:
-    """A result of some runs: their mean and standard deviation, and each as a dot; nothing where none has it."""
+    """Draw the mean and standard deviation of a result, and each run as a dot; nothing if no run has the result."""
     value = spread(runs, quantity)
     if value is not None:
         place.bar(where, value.mean, width, color=style.colour, alpha=0.75, label=style.label)
@@ -257,7 +257,7 @@ def bar(place: Any, where: float, width: float, runs: Sequence[Result], quantity
 
 
 def curve_panel(place: Any, groups: Mapping[str, Sequence[Result]], quantity: str) -> None:
-    """A quantity epoch by epoch, a curve for each group of runs, and the names of the axes."""
+    """Draw a quantity epoch by epoch, a curve for each group of runs, and name the axes."""
     from multistable.experiments.figures import curve, name_axes
 
     for index, (label, runs) in enumerate(groups.items()):
@@ -279,7 +279,7 @@ def joined(runs: Sequence[Mapping[int, float | None]]) -> tuple[list[int], Any]:
 
 
 def first_to_last(runs: Iterable[Result], quantity: str) -> str:
-    """The means of a quantity before training and at the end; nothing where no run has it."""
+    """The means of a quantity before training and at the end, in words; empty if no run has it."""
     curves = [values for _, values in (run.curve(quantity) for run in runs) if values]
     if not curves:
         return ""
@@ -300,7 +300,7 @@ def _log_where_wide(axes: Any, spreads: Iterable[Any]) -> None:
 
 
 def legend_below(drawn: "Figure", axes: Sequence[Any]) -> None:
-    """One legend for all panels, below them; at the left, where a small screen begins to show a wide picture."""
+    """Draw one legend for all panels below them, at the left: of a wide picture, a small screen shows that side."""
     entries = {
         label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
     }

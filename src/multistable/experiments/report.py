@@ -21,12 +21,12 @@ PICTURES = "pictures"
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture of an experiment and its table, as a page has them.
+    """A picture of an experiment and its table, as a page shows them.
 
     Attributes:
         svg: the picture; empty where there is no result to draw.
         inches: the width that it was drawn for.
-        caption: what one sees.
+        caption: what the picture shows.
         header: of the table.
         rows: of the table.
         printed: whether the table has numbers of the paper's.
@@ -42,18 +42,18 @@ class Shown:
 
 @dataclass(frozen=True)
 class Section:
-    """An experiment, as a page has it.
+    """An experiment, as a page shows it.
 
     Attributes:
-        experiment: which.
+        experiment: the experiment itself.
         places: the figures and tables of the paper that it makes again.
         runs: how many runs it has at this scale.
-        settings: of the tasks of these: its title has the paper's.
-        results: those that are finished.
-        commands: by which its runs are made, in each precision that there are results of.
+        settings: of the tasks of these runs; the title of the experiment has the paper's.
+        results: of the finished runs.
+        commands: the commands that make its runs, one for each precision with results.
         shown: its pictures; without results only the tables that have numbers of the paper's.
-        seconds: how long its runs took, those trained together counted once.
-        findings: on the claims it bears on.
+        seconds: how long its runs took; runs that were trained together count once.
+        findings: on the claims that it bears on.
     """
 
     experiment: Experiment
@@ -68,15 +68,15 @@ class Section:
 
 
 def everything(experiments: Iterable[Experiment], scale: Scale, source: Source) -> dict[str, Result]:
-    """The results there are of some experiments, by the names of the runs."""
+    """The results of all finished runs of some experiments, by the names of the runs."""
     return results_of((config for experiment in experiments for config in experiment.at(scale, source)), source)
 
 
 def verdicts(experiments: Sequence[Experiment], scale: Scale, source: Source) -> dict[str, Finding]:
-    """The verdict on each claim, from the runs on its tasks of the experiments that bear on it.
+    """The verdict on each claim, from the experiments that bear on it and their runs on its tasks.
 
-    The same tasks are also run with other hyperparameters; such runs say nothing about the other claims. Nor do runs
-    with cells of the user's own.
+    Other experiments have the same tasks with other hyperparameters: their runs say nothing about the claim. Nor do
+    runs with cells of the user's own.
     """
     scale = scale.also(())
     results = everything(experiments, scale, source)
@@ -94,17 +94,17 @@ def _evidence(
 def write_report(
     experiments: Sequence[Experiment], scale: Scale, out: Path | str, command: str, source: Source | None = None
 ) -> Path:
-    """Draw what there are results of, and write the page.
+    """Draw the results so far, and write the page.
 
     Args:
         experiments: in the paper's order.
         scale: of the runs.
         out: where the page and the pictures go.
-        command: by which the page was made.
-        source: where the results are; in ``out`` when not given.
+        command: the command that made the page.
+        source: where the results are; by default in ``out``.
 
     Returns:
-        The page.
+        The path of the page.
     """
     out = Path(out)
     results = everything(experiments, scale, out if source is None else source)
@@ -126,7 +126,7 @@ def write_report(
 
 
 def wall_time(results: Iterable[Result]) -> float:
-    """Seconds that runs took, those that were trained together counted once."""
+    """Seconds that runs took; runs that were trained together count once."""
     launches = {(result.config.goes_with().name, result.record["seconds"]) for result in results}
     return math.fsum(seconds for _, seconds in launches)
 
@@ -156,7 +156,7 @@ def _section(
 
 
 def _shown(experiment: Experiment, picture: Picture, results: Sequence[Result], folder: Path) -> Shown | None:
-    """Draw a picture into a folder and show it with its table; ``None`` where there is nothing to show."""
+    """Draw a picture into a folder and show it with its table; ``None`` if there is nothing to show."""
     header, rows = picture.table(results)
     printed = IN_PAPER in " ".join(header)
     if not results:

@@ -1,4 +1,4 @@
-"""Run experiments: what there is to do, how long it may take, and doing it."""
+"""Plan the runs of experiments, and run those that are left."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ class OutOfTimeError(Exception):
 
     @property
     def problems(self) -> list[str]:
-        """Why groups could not run until then, as the runner notes it."""
+        """Why groups could not run until then, from the notes of the runner."""
         return getattr(self, "__notes__", [])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to do.
+    """The runs of some experiments, and how many are left.
 
     Attributes:
-        groups: runs that go together, finished ones included.
+        groups: runs that are trained together, finished ones included.
         unfinished: how many runs of each group are not finished.
     """
 
@@ -36,17 +36,17 @@ class Plan:
 
     @property
     def runs(self) -> int:
-        """All runs."""
+        """How many runs there are."""
         return sum(len(group) for group in self.groups)
 
     @property
     def left(self) -> int:
-        """Those that are not finished."""
+        """How many runs are not finished."""
         return sum(self.unfinished)
 
 
 def plan(experiments: Sequence[Experiment], scale: Scale, out: Path | str, together: int = 32) -> Plan:
-    """The runs of some experiments, each once, and what is left to do of them."""
+    """The plan of some experiments; a run that several of them share is in it once."""
     configs = {config.name: config for experiment in experiments for config in experiment.at(scale, out)}
     parts = groups(configs.values(), together)
     return Plan(parts, [sum(not RunFolder.of(config, out).finished for config in part) for part in parts])
@@ -71,18 +71,18 @@ def reproduce(
     runner: Runner | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[str]:
-    """Run what is left of a plan.
+    """Run the unfinished groups of a plan.
 
-    A group that cannot run, for want of its data or because another process works on it, does not stop the others.
+    A group that cannot run, since its data is missing or another process works on it, does not stop the others.
 
     Args:
         todo: the plan.
         out: where each run has its folder.
-        runner: where the groups are trained, entered already; in this process when not given.
-        callbacks: told of what happens.
+        runner: trains the groups, and has been entered; by default they are trained in this process.
+        callbacks: are told of what happens.
 
     Returns:
-        Why groups could not run, a message for each.
+        Messages that say why groups could not run.
     """
     left = [part for part, unfinished in zip(todo.groups, todo.unfinished, strict=True) if unfinished]
     return (runner or Local()).run(left, Path(out), callbacks)

@@ -11,20 +11,20 @@ from multistable.training import Config, RunConfig
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What becomes of the paper's runs.
+    """How large the paper's runs are made, and how many of each there are.
 
     Attributes:
-        name: as on the command line.
+        name: its name on the command line.
         about: in a few words.
         seeds: how many runs of each kind.
         changes: settings of every supervised run that are not the paper's.
         agents: settings of every agent that are not the paper's.
         agent_seeds: how many agents of each kind.
-        units: the hidden size for each of the paper's; the others stay.
-        tasks: the task in place of each of the paper's; the others stay.
-        keeps: whether a run of the paper is run at all.
-        conditions: values of settings, those of the task among them, that a run must have, see :meth:`only`.
-        cells: cells of the user's own, with which every kind of run is made too.
+        units: the hidden size in place of each of the paper's.
+        tasks: the task in place of each of the paper's; any other task stays as it is.
+        keeps: whether one of the paper's runs is made at all.
+        conditions: the values that settings of a run, or of its task, must have, see :meth:`only`.
+        cells: cells of the user's own; every kind of run is made with them too.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Scale:
     cells: tuple[str, ...] = ()
 
     def of(self, configs: Sequence[Config]) -> list[Config]:
-        """Runs at this scale in place of the paper's, one for each seed."""
+        """The runs at this scale in place of the paper's, one for each seed."""
         others = [replace(config, cell=cell, cell_options={}) for cell in self.cells for config in configs]
         scaled = [
             replace(
@@ -57,7 +57,7 @@ class Scale:
         return list(filter(self.wants, scaled))
 
     def computed_in(self, precision: str) -> "Scale":
-        """The same with products of another precision than float32."""
+        """The same scale with runs trained in ``precision``."""
         if precision == "ieee":
             return self
         change = {"precision": precision}
@@ -65,14 +65,14 @@ class Scale:
         return replace(self, about=about, changes=self.changes | change, agents=self.agents | change)
 
     def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
-        """The same without the runs whose settings, those of the task among them, are not among the values given.
+        """The same scale, limited to runs whose settings, or settings of whose task, have one of the values given.
 
-        Numbers are compared as numbers, words in any case; a run that has no such setting is left out.
+        Numbers are compared as numbers, and words in any case. A run without such a setting is left out.
         """
         return replace(self, conditions={**self.conditions, **conditions}) if conditions else self
 
     def also(self, cells: Sequence[str]) -> "Scale":
-        """The same with every kind of run made with these cells too."""
+        """The same scale, with every kind of run made with these cells too."""
         return replace(self, cells=tuple(cells)) if tuple(cells) != self.cells else self
 
     @property
@@ -89,22 +89,22 @@ class Scale:
         )
 
     def changes_of(self, config: Config) -> dict[str, Any]:
-        """What is not the paper's in such a run; one in which VAA is never measured stays so."""
+        """The settings of a run that are not the paper's. A run that never measures VAA does not at any scale."""
         changes = self.agents if isinstance(config, AgentConfig) else self.changes
         return changes if config.vaa_every else {**changes, "vaa_every": 0}
 
     def seeds_of(self, config: Config) -> int:
-        """How many runs there are of such a kind."""
+        """How many runs are made of such a run, each with its own seed."""
         return self.agent_seeds if isinstance(config, AgentConfig) else self.seeds
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """The settings of a run and, beside them, those of its task."""
+    """The settings of a run and of its task."""
     return config.to_dict() | settings_of(config.task) | {"task": config.task_name}
 
 
 def comparable(value: Any) -> float | str:
-    """A number, or what is written, by which a setting of a run and what was asked for are compared."""
+    """A setting in the form in which it is compared with a condition: a number, or a text in lower case."""
     text = str(value)
     try:
         return float(text)
@@ -141,7 +141,7 @@ def _smoke_task(task: Any) -> Any:
 
 
 def _smoke_keeps(config: Config) -> bool:
-    """Enough to choose among, and to draw."""
+    """Whether to keep a run: a few settings are enough to select among and to draw."""
     selecting = isinstance(config, RunConfig) and config.selection > 0
     return config.num_layers < 3 and config.learning_rate > 1e-4 and not (selecting and config.hidden_size > 256)
 

@@ -11,26 +11,26 @@ from multistable.extras import missing
 from multistable.training import RunConfig
 
 SPLITS = 5
-"""Of the learning set, as in the paper."""
+"""How many splits of the learning set a setting is judged by, as in the paper."""
 
 SELECTION = 0.2
-"""The share of the learning set to select by; the paper does not say."""
+"""The share of the learning set to select by; the paper does not say how large it is."""
 
 Evaluate = Callable[[Sequence[Setting]], list[float | None]]
-"""From settings to the mean selection loss of each; ``None`` for one of which a run has diverged."""
+"""From settings to the mean selection loss of each; ``None`` for a setting with a run that diverged."""
 
 Search = Callable[[Evaluate], None]
-"""Has settings evaluated, as many at once as it likes."""
+"""Chooses settings and has them evaluated, one or several at once."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """What can be chosen; the default is the paper's.
+    """The values to choose among; the defaults are the paper's.
 
     Attributes:
         num_layers: L.
         hidden_size: H.
-        learning_rate: of Adam. A search that is not a grid takes any rate between the lowest and the highest.
+        learning_rate: of Adam. Optuna takes any rate between the lowest and the highest.
         batch_size: B.
     """
 
@@ -50,7 +50,7 @@ class Space:
 
 
 def by_grid(space: Space) -> Search:
-    """Every setting, all at once."""
+    """A search that evaluates every setting, all at once."""
 
     def search(evaluate: Evaluate) -> None:
         evaluate(space.settings())
@@ -59,13 +59,13 @@ def by_grid(space: Space) -> Search:
 
 
 def by_optuna(space: Space, trials: int, seed: int = 0) -> Search:
-    """As many settings as ``trials``, one after the other, by Optuna's tree-structured Parzen estimator.
+    """A search of ``trials`` settings, one after the other, by Optuna's tree-structured Parzen estimator.
 
-    What it proposes follows from the seed and the losses so far: a search that is begun again takes the same way, and
-    the runs that are there are not repeated.
+    The seed and the losses so far decide each proposal: a search that is begun again proposes the same settings, and
+    finished runs are not repeated.
     """
     try:
-        # Late: an extra, and slow to import.
+        # Imported late, since Optuna is an extra and slow to import.
         import optuna
     except ModuleNotFoundError as error:
         raise missing("--search optuna", "optuna") from error
@@ -99,16 +99,16 @@ def select(
 ) -> list[Result]:
     """Choose a setting by its mean selection loss over splits of one learning set, then run it on the usual division.
 
-    Every trial is made of ordinary runs: what is finished is not run again, and what was interrupted goes on.
+    Every trial is made of ordinary runs: finished runs are not repeated, and interrupted runs go on.
 
     Args:
         base: the task, the cell, the version and everything that is not chosen.
         search: which settings are tried, see :func:`by_grid` and :func:`by_optuna`.
-        run: trains what is not finished of some runs and returns the results of all.
-        splits: how many ways the learning set is divided; as many final runs are made.
+        run: trains the unfinished ones of some runs, and returns the results of all.
+        splits: in how many ways the learning set is divided; as many final runs are made.
 
     Returns:
-        The results of the trials, and last those of the final runs; none of these when every setting diverged.
+        The results of the trials, then those of the final runs. There are no final runs if every setting diverged.
     """
     tried: dict[str, Result] = {}
 
@@ -125,17 +125,17 @@ def select(
 def planned(
     base: RunConfig, search: Search, there: Callable[[Sequence[RunConfig]], list[Result]], splits: int = SPLITS
 ) -> tuple[list[list[RunConfig]], list[RunConfig] | None]:
-    """The runs that :func:`select` would ask for, by the results that are there.
+    """The runs that :func:`select` would ask for, given the results so far.
 
     Args:
         base: as in :func:`select`.
         search: as in :func:`select`.
-        there: the results of those of some runs that are finished.
+        there: returns the results of the finished ones of some runs.
         splits: as in :func:`select`.
 
     Returns:
-        The trials, in a list for each time that the search asks; and the final runs, or ``None`` where these are not
-        known because trials are left.
+        The trials, in a list for each evaluation that the search asks for; and the final runs, or ``None`` while
+        unfinished trials leave them unknown.
     """
     asked: list[list[RunConfig]] = []
 
@@ -161,12 +161,12 @@ def runs_of_the_winner(base: RunConfig, results: Sequence[Result], splits: int =
 
 
 def trial(base: RunConfig, setting: Setting, splits: int = SPLITS) -> list[RunConfig]:
-    """The runs by which a setting is judged: one for each way in which the learning set is divided."""
+    """The runs by which a setting is judged: one for each split of the learning set."""
     one = replace(at(base, setting), data_seed=0, selection=base.selection or SELECTION, vaa_every=0)
     return [replace(one, seed=seed) for seed in range(splits)]
 
 
 def at(base: RunConfig, setting: Setting) -> RunConfig:
-    """A run with a setting."""
+    """The run ``base`` with another setting."""
     layers, units, rate, batch = setting
     return replace(base, num_layers=layers, hidden_size=units, learning_rate=rate, batch_size=batch)

@@ -19,14 +19,14 @@ Setting = tuple[int, int, float, int]
 
 
 def setting_of(config: Config) -> Setting:
-    """What is chosen among."""
+    """The setting of a run."""
     return config.num_layers, config.hidden_size, config.learning_rate, config.batch_size
 
 
 def best(results: Sequence[Result]) -> dict[Kind, RunConfig]:
-    """For each cell and version a run with the setting of the lowest mean selection loss.
+    """For each cell and version a run with the winning setting, that of the lowest mean selection loss.
 
-    A setting of which a run has diverged is out.
+    A setting with a run that diverged cannot win.
     """
     chosen = {}
     for kind, runs in grouped(_selecting(results), kind_of).items():
@@ -44,19 +44,19 @@ def mean_loss(results: Sequence[Result]) -> float | None:
 
 
 def final_runs(results: Sequence[Result], scale: Scale) -> list[RunConfig]:
-    """With the settings that won, runs on the learning set with the usual division, one for each seed."""
+    """The runs with the winning settings on the usual division of the learning set, one for each seed."""
     chosen = best(results).values()
     return [replace(config, selection=0.0, seed=seed) for config in chosen for seed in range(scale.seeds)]
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The settings that won and the test results with them, the paper's printed ones beside.
+    """The winning settings and their test results, beside those that the paper prints.
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        quantity: of the summaries.
+        caption: what the figure shows.
+        quantity: the name of the test result in the summaries.
         printed: the paper's table: for each cell and version the setting, the mean and the deviation.
     """
 
@@ -70,7 +70,7 @@ class Selected:
         return Bars(self.name, self.caption, self.quantity).draw(final(results))
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and version; without results the paper's alone."""
+        """A row for each cell and version; without results it has the paper's numbers alone."""
         chosen, rows = best(results), []
         for kind in dict.fromkeys([*chosen, *self.printed]):
             value = spread([run for run in final(results) if kind_of(run.config) == kind], self.quantity)
@@ -89,7 +89,7 @@ def _said(setting: Setting) -> str:
 
 
 def final(results: Sequence[Result]) -> list[Result]:
-    """Those that were not for selecting."""
+    """The results of the final runs."""
     return [result for result in results if result.config.selection == 0]
 
 

@@ -44,8 +44,8 @@ class Settling:
     def projected(self) -> Tensor:
         """``states`` on the plane of the largest spread, ``(k, n, 2)``.
 
-        It is the plane of the two principal components of the settled states; where these are all at the same
-        point they span none, and the states to begin with count too.
+        It is the plane of the two principal components of the settled states. If these are all at the same point,
+        they span no plane, and the first states count too.
         """
         ends = self.states[[-1] if self.points > 1 else [0, -1]].flatten(0, 1).double()
         centre = ends.mean(dim=0)

@@ -10,12 +10,12 @@ YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
 GREY = "#a0a0a0"
 
 INK = BLACK
-"""The colour of text and axes. In a page it becomes that of the text around, which is light in the dark."""
+"""The colour of text and axes. In a page it becomes the colour of the text around, which is light in dark mode."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a series is drawn: told apart from others by more than its colour."""
+    """How a series is drawn: its marker and its line tell it apart as well as its colour."""
 
     label: str
     colour: str
@@ -31,7 +31,7 @@ STYLES = {
     "auxiliary": Style("auxiliary loss", ORANGE, "D", "-."),
     "random": Style("warmed up on random sequences", SKY, "x", ":"),
 }
-"""By the names of ``multistable.training.VERSIONS``, and ``random`` for a warmup on random sequences."""
+"""Styles by the names in ``multistable.training.VERSIONS``, and ``random`` for a warmup on random sequences."""
 
 CELL_STYLES = {
     "lstm": Style("LSTM", BLUE, "o"),
@@ -41,13 +41,13 @@ CELL_STYLES = {
     "brc": Style("BRC", INK, "D", "-."),
     "nbrc": Style("NBRC", PURPLE, "x", ":"),
 }
-"""By the names of the paper's cells."""
+"""Styles by the names of the paper's cells."""
 
 _COLOURS, _MARKERS, _LINES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY), "osv^Dx", ("-", "--", "-.", ":")
 
 
 def style_of(series: str, index: int = 0) -> Style:
-    """The style of a series: the paper's versions and cells have their own, the ``index`` decides on any other."""
+    """The style of a series: the paper's versions and cells have their own, ``index`` decides that of any other."""
     known = STYLES.get(series) or CELL_STYLES.get(series)
     look = _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)], _LINES[index % len(_LINES)]
     return known or Style(short_name(series), *look)

@@ -21,15 +21,15 @@ from multistable.experiments.experiment import Result, Spread
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
 
 LOW = 0.1
-"""A loss below which denoising is learned; without any memory it is 1."""
+"""Below this loss a network has learned denoising; without any memory the loss is 1."""
 TASKS: dict[type[Task], int] = {CopyFirstInput: 3, Denoising: 2, PermutedLineSequentialMNIST: 2}
-"""What the appendix has, and in how many settings."""
+"""The tasks of the appendix, each with the number of its settings there."""
 
 
 class Cost(NamedTuple):
-    """What a run did before its training: gradient steps, and its share of the seconds that these took together.
+    """The gradient steps of a run before its training, and its share of the seconds that its group took for them.
 
-    Measures are not part of it, neither those after each epoch of a pretraining nor that after a warmup.
+    The seconds do not include measures: those after each epoch of a pretraining, and the one after a warmup.
     """
 
     seconds: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 def cost(result: Result) -> Cost | None:
-    """That of a warmup or a pretraining, where there was one and its time is known."""
+    """The cost of a run's warmup or pretraining; ``None`` if it had neither, or if the time is not known."""
     pretraining = result.record.get("pretraining")
     if pretraining is not None:
         return Cost(pretraining["seconds"] / result.record["together"], pretraining["steps"])
@@ -47,7 +47,7 @@ def cost(result: Result) -> Cost | None:
 
 
 def costs(entries: Sequence[Cost]) -> tuple[Spread, Spread]:
-    """The spread of seconds and of steps."""
+    """The spreads of the seconds and of the steps."""
     return Spread.of(entry.seconds for entry in entries), Spread.of(entry.steps for entry in entries)
 
 
@@ -57,7 +57,7 @@ def pretrained(results: Sequence[Result]) -> list[Result]:
 
 
 def vaa_of_pretraining(result: Result) -> tuple[float, float] | None:
-    """VAA before and after it, where both were measured."""
+    """VAA before and after the pretraining; ``None`` unless both were measured."""
     epochs, values = result.curve("vaa")
     vaa = dict(zip(epochs, values, strict=True))
     ends = vaa.get(0), vaa.get(result.config.pretraining)
@@ -65,7 +65,7 @@ def vaa_of_pretraining(result: Result) -> tuple[float, float] | None:
 
 
 def promotes_multistability(results: Sequence[Result]) -> list[Check]:
-    """C23: "most" is more than half of all cases, a case being a cell on a task."""
+    """C23: "most" means more than half of all cases. A case is a cell on a task."""
     chosen = pretrained(results)
     cases = [_risen(chosen, task, cell) for task, cell in product(settings(chosen), MONOSTABLE)]
     expected = sum(TASKS.values()) * len(MONOSTABLE)
@@ -87,7 +87,7 @@ def _denoising_of_grus(chosen: Sequence[Result]) -> list[Check]:
 
 
 def warmup_is_cheap(results: Sequence[Result]) -> list[Check]:
-    """C24: seconds and steps of each cell, on every task that networks were pretrained on."""
+    """C24: compares seconds and steps for each cell, on every task with pretrained networks."""
     before = {"warmup": on(results, *TASKS), "pretraining": pretrained(results)}
     checks = []
     for task, cell in product(settings(before["pretraining"]), MONOSTABLE):

@@ -1,4 +1,4 @@
-"""Claims of the paper, and how stored results say yes or no to them."""
+"""What a claim of the paper is, and how stored results confirm or refute it."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,27 +14,28 @@ from multistable.training import Config
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
 
 ENOUGH = 3
-"""Runs of each kind without which nothing is said of it."""
+"""The least number of runs from which a kind of run is judged."""
 
 CLEARLY = 2.0
-"""Standard errors: means that are fewer apart may be so by chance.
+"""Two means differ clearly if they are at least this many standard errors apart.
 
-Lenient with three to five runs of each: by Student's t, equal means are so far apart in 8 to 12 cases of a hundred.
+This is lenient for three to five runs of each kind: by Student's t, equal means are that far apart in 8 to 12 cases of
+a hundred.
 """
 
 NEGLIGIBLE = 0.01
-"""A loss below which it does not matter that others are lower."""
+"""Below this loss it does not matter that another loss is lower."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison that a claim consists of.
+    """One of the comparisons that a claim makes.
 
     Attributes:
         said: what was compared, with its numbers.
         right: whether it came out as claimed; ``None`` without enough runs.
-        apart: how many standard errors two means differ by; ``None`` where there are no two or none has a spread.
-        cases: the comparisons that were counted for it, where it is a count.
+        apart: how many standard errors its two means are apart; ``None`` without two means or without a spread.
+        cases: the comparisons that were counted, if this check counts cases.
         expected: how many cases there are in all.
     """
 
@@ -47,14 +48,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, and how to look whether it is so.
+    """A statement of the paper, and how results decide whether it holds.
 
     Attributes:
         name: its number.
-        statement: in a sentence.
-        labels: of the figures, tables and sections of the paper where it says so, see ``paper/contents.py``.
-        judge: the comparisons that it consists of, from whatever results there are.
-        tasks: what it is about, at the paper's scale: runs on others do not count. All of the paper's when not given.
+        statement: a sentence.
+        labels: of the figures, tables and sections of the paper that say so, see ``paper/contents.py``.
+        judge: makes the comparisons from whatever results there are.
+        tasks: the tasks that it is about, at the paper's scale; runs on other tasks do not count. By default all of
+            the paper's.
     """
 
     name: str
@@ -64,7 +66,7 @@ class Claim:
     tasks: tuple[Any, ...] = TASKS
 
     def finding(self, results: Sequence[Result]) -> "Finding":
-        """What the results say: it takes one comparison to refute, and all of them to confirm."""
+        """The verdict of the results: one comparison refutes the claim, all of them together confirm it."""
         checks = self.judge(results)
         if any(check.right is False for check in checks):
             return Finding(self, FAILS, checks)
@@ -78,7 +80,7 @@ class Count:
 
     Attributes:
         checks: the comparisons.
-        expected: how many there are in all, for cases that are counted.
+        expected: how many cases there are in all; ``None`` if the comparisons are not cases.
     """
 
     checks: tuple[Check, ...]
@@ -86,22 +88,22 @@ class Count:
 
     @property
     def right(self) -> int:
-        """Those that came out as claimed."""
+        """How many came out as claimed."""
         return sum(check.right is True for check in self.checks)
 
     @property
     def wrong(self) -> list[Check]:
-        """Those that did not."""
+        """The comparisons that contradict the claim."""
         return [check for check in self.checks if check.right is False]
 
     @property
     def decided(self) -> int:
-        """Those with enough runs."""
+        """How many have enough runs."""
         return self.right + len(self.wrong)
 
     @property
     def of_all(self) -> str:
-        """How many cases there are in all, as long as some are not decided."""
+        """How many cases there are in all, in words; empty once all are decided."""
         return "" if self.expected in (None, self.decided) else f", of {self.expected}"
 
 
@@ -114,20 +116,20 @@ class Finding:
     checks: list[Check]
 
     def verdict_at(self, scale: Scale) -> str:
-        """The verdict, with the scale where that is smaller than the paper's and there are runs enough to judge."""
+        """The verdict; with the scale, if it is smaller than the paper's and there are enough runs to judge."""
         smaller = scale.name != PAPER.name and self.verdict != OPEN
         return f"{self.verdict}, {scale.name} scale" if smaller else self.verdict
 
     @property
     def counts(self) -> list[Count]:
-        """Of the comparisons that stand by themselves, if there are any; then of the cases of each that is a count."""
+        """The count of the single comparisons, if any; then a count for each comparison that counts cases."""
         single = tuple(check for check in self.checks if not check.cases)
         counted = [Count(check.cases, check.expected) for check in self.checks if check.cases]
         return [Count(single), *counted] if single else counted
 
     @property
     def tally(self) -> list[str]:
-        """How many comparisons came out as claimed, of those with enough runs; then how many cases that are counted."""
+        """The counts in words: how many comparisons with enough runs came out as claimed."""
         told = []
         for count in self.counts:
             what = "" if count.expected is None else " cases"
@@ -136,24 +138,24 @@ class Finding:
 
 
 def enough(*spreads: Spread | None) -> bool:
-    """Whether something can be said of all of them: a mean without the runs that diverged would flatter the others."""
+    """Whether every spread has enough runs and none that diverged: a mean of the other runs alone would flatter."""
     return all(entry is not None and entry.runs >= ENOUGH and not entry.diverged for entry in spreads)
 
 
 def below(name: str, value: Spread | None, limit: float) -> Check:
-    """A mean is below a limit."""
+    """Whether a mean is below a limit."""
     right = value.mean < limit if value is not None and enough(value) else None
     return Check(f"{name}: {_said(value)}, below {limit:g}?", right)
 
 
 def below_times_one(name: str, value: Spread | None, times: float, results: Sequence[Result]) -> Check:
-    """A mean VAA is below so many times 1/n, that of one attractor; without results n is not known."""
+    """Whether a mean VAA is below ``times`` / n; 1/n is the VAA of one attractor, and the results tell n."""
     n = max((r.config.vaa_batch_size for r in results), default=None)
     return below(name, value, times / n) if n else Check(f"{name}: {_said(value)}, below {times:g}/n?", None)
 
 
 def above(name: str, value: Spread | None, limit: float) -> Check:
-    """A mean is above a limit."""
+    """Whether a mean is above a limit."""
     right = value.mean > limit if value is not None and enough(value) else None
     return Check(f"{name}: {_said(value)}, above {limit:g}?", right)
 
@@ -161,9 +163,9 @@ def above(name: str, value: Spread | None, limit: float) -> Check:
 def less(
     names: tuple[str, str], values: tuple[Spread | None, Spread | None], factor: float = 1.0, clearly: bool = False
 ) -> Check:
-    """One mean is less than another, or than ``factor`` times it. Says how many standard errors they are apart.
+    """Whether one mean is less than ``factor`` times another, and how many standard errors they are apart.
 
-    ``clearly`` asks for :data:`CLEARLY` of these.
+    With ``clearly``, they have to be :data:`CLEARLY` standard errors apart.
     """
     first, second = values
     right = apart = None
@@ -185,9 +187,9 @@ def _errors(apart: float, factor: float) -> str:
 def as_low(
     name: str, mine: Spread | None, others: Mapping[str, Spread | None], unlearned: float = math.inf
 ) -> list[Check]:
-    """A mean loss is as low as others, by name: below :data:`NEGLIGIBLE`, or at most twice as high as each of them.
+    """Whether a mean loss is below :data:`NEGLIGIBLE`, or at most twice as high as each of some others, by name.
 
-    Those above ``unlearned`` it must be below: no loss is twice that of a network that has not learned.
+    It must be below any other loss above ``unlearned``: no loss is twice that of a network that has not learned.
     """
     if mine is not None and mine.mean < NEGLIGIBLE:
         return [below(f"{name}, test loss", mine, NEGLIGIBLE)]
@@ -198,7 +200,7 @@ def as_low(
 
 
 def mostly(claimed: str, cases: Sequence[Check], expected: int) -> Check:
-    """More of the ``expected`` cases than not are as claimed: decided once those that lack runs cannot change it."""
+    """Whether more than half of the ``expected`` cases are as claimed; decided once open cases cannot change it."""
     right, wrong = ([case for case in cases if case.right is answer] for answer in (True, False))
     half = expected / 2
     verdict = True if len(right) > half else False if len(wrong) >= half else None
@@ -211,7 +213,7 @@ def mostly(claimed: str, cases: Sequence[Check], expected: int) -> Check:
 
 
 def settings(results: Sequence[Result]) -> list[Task]:
-    """The tasks there are, from the easiest to the hardest."""
+    """The tasks of some results, from the easiest to the hardest."""
     return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
 
 
@@ -223,13 +225,13 @@ def forgets_long(task: Task) -> bool:
 def covering(
     results: Sequence[Result], expected: int, what: str = "sequence lengths or forgetting periods"
 ) -> list[Check]:
-    """A claim on several settings needs all of them."""
+    """An open check as long as results are missing for some of the ``expected`` settings of a claim."""
     there = len(settings(results))
     return [] if there >= expected else [Check(f"{there} of {expected} {what}", None)]
 
 
 def all_of(name: str, each: Iterable[bool | None], what: str) -> Check:
-    """Every one of some runs is as claimed; ``None`` for one that has diverged, of which it cannot be said."""
+    """Whether every run is as claimed; ``each`` has ``None`` for a run that diverged, which cannot be judged."""
     answers = list(each)
     known = [answer for answer in answers if answer is not None]
     lost = len(answers) - len(known)
@@ -238,13 +240,13 @@ def all_of(name: str, each: Iterable[bool | None], what: str) -> Check:
 
 
 def by(results: Sequence[Result], key: Callable[[Config], Any], quantity: str) -> dict[Any, Spread | None]:
-    """The spread of a quantity over the runs of each kind; ``None`` for a kind there is nothing of."""
+    """The spread of a quantity over the runs of each kind; ``None`` for a kind without runs."""
     groups = grouped((result for result in results if quantity in result.results), key)
     return _Missing({kind: spread_of_runs(_value(run, quantity) for run in group) for kind, group in groups.items()})
 
 
 def spread_of_runs(values: Iterable[float | None]) -> Spread | None:
-    """Over runs, of which those that have diverged have ``None`` for a value; ``None`` without any run."""
+    """The spread over runs; a run that diverged has the value ``None``. ``None`` without any run."""
     every = list(values)
     known = [value for value in every if value is not None]
     spread = Spread.of(known) if known else Spread(math.nan, math.nan, 0)
@@ -252,12 +254,12 @@ def spread_of_runs(values: Iterable[float | None]) -> Spread | None:
 
 
 def diverges(result: Result, quantity: str) -> bool:
-    """Whether a quantity that every epoch has is not finite in some."""
+    """Whether a quantity that every epoch has is not finite in some epoch."""
     return len(result.curve(quantity)[1]) < len(result.metrics)
 
 
 def _value(result: Result, quantity: str) -> float | None:
-    """Of the summary. Answers that are not finite have an accuracy all the same, but no loss."""
+    """A quantity of the summary. An accuracy without a loss does not count: the answers were not finite."""
     lost = quantity == "test_accuracy" and result.results.get("test_loss", 0.0) is None
     return None if lost else result.results[quantity]
 

@@ -13,7 +13,7 @@ from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialM
 from multistable.training import RunConfig
 
 SETTINGS = 16
-"""Of appendix E."""
+"""How many settings appendix E has."""
 
 TABLES: tuple[tuple[type, str, printed.Table], ...] = (
     (Denoising, "test_loss", printed.DENOISING),
@@ -24,7 +24,7 @@ TABLES: tuple[tuple[type, str, printed.Table], ...] = (
 def selected(results: Sequence[Result]) -> list[Check]:
     """C19: warmed-up and double layers are better or worse than classic ones as in the paper's tables.
 
-    The final runs are those on one learning set, with nothing kept to select by.
+    It compares the final runs: those on one learning set of which no part is kept for selection.
     """
     supervised = [r for r in results if isinstance(r.config, RunConfig)]
     chosen = [r for r in supervised if r.config.data_seed is not None and r.config.selection == 0]
@@ -39,9 +39,9 @@ def selected(results: Sequence[Result]) -> list[Check]:
 
 
 def _orders(table: printed.Table) -> list[tuple[Kind, Kind]]:
-    """Classic and another version of a cell, the lower printed mean first.
+    """Pairs of the classic and another version of a cell, the lower printed mean first.
 
-    Means that are less than a standard error apart may be in either order by chance, and are left out.
+    Pairs of means less than a standard error apart are left out: chance may have decided their order.
     """
     found = []
     for cell, version in table:
@@ -53,7 +53,7 @@ def _orders(table: printed.Table) -> list[tuple[Kind, Kind]]:
 
 
 def other_settings(results: Sequence[Result]) -> list[Check]:
-    """C20."""
+    """C20: learning follows VAA in every setting, for the shortest sequences."""
     chosen = [
         r
         for r in results

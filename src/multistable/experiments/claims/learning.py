@@ -24,21 +24,21 @@ from multistable.tasks import CopyFirstInput, Denoising, Task
 MONOSTABLE = ("lstm", "gru", "mgu")
 BISTABLE = ("brc", "nbrc")
 MANY = 0.25
-"""A VAA from which on a network has many attractors: one for every four states."""
+"""From this VAA on a network has many attractors: one for every four states."""
 MULTISTABLE = 1.5
-"""Times 1/n: a VAA from which on a network has more than one attractor."""
+"""With a VAA above this many times 1/n, a network has more than one attractor."""
 LEARNED = 0.8
-"""A loss below which something has been learned on the tasks whose loss without memory is 1."""
+"""Below this loss a network has learned something; without memory the loss of these tasks is 1."""
 FOLLOWS = f"have no loss below {LEARNED:g} before they have had more than one attractor"
 
 
 def classic(results: Sequence[Result], task: type[Task]) -> list[Result]:
-    """The runs without warmup and double layers on a kind of task."""
+    """The runs on a kind of task that have neither a warmup nor double layers."""
     return [r for r in results if r.config.version == "classic" and isinstance(r.config.task, task)]
 
 
 def at_initialisation(results: Sequence[Result]) -> list[Check]:
-    """C1."""
+    """C1: VAA of each cell before training."""
     checks = []
     for task in (CopyFirstInput, Denoising):
         chosen = classic(results, task)
@@ -52,7 +52,7 @@ def at_initialisation(results: Sequence[Result]) -> list[Check]:
 
 
 def copy(results: Sequence[Result]) -> list[Check]:
-    """C2."""
+    """C2: test losses at each sequence length."""
     chosen = classic(results, CopyFirstInput)
     checks = covering(chosen, 3)
     for task in settings(chosen):
@@ -64,10 +64,10 @@ def copy(results: Sequence[Result]) -> list[Check]:
 
 
 def learning_follows_vaa(result: Result) -> bool | None:
-    """Whether the loss is never low while the network has had one attractor all along.
+    """Whether the network had more than one attractor before its loss fell, if it ever fell.
 
-    VAA counts up to its first measurement at or after the fall of the loss: it may not be measured in every epoch.
-    ``None`` for a run that has diverged without learning, or whose VAA is not known where it matters.
+    VAA counts up to its first measurement at or after the fall of the loss, since not every epoch measures it.
+    ``None`` for a run that diverged without learning, or whose measurements of VAA end too early to tell.
     """
     limit = MULTISTABLE / result.config.vaa_batch_size
     vaa = dict(zip(*result.curve("vaa"), strict=True))
@@ -80,20 +80,20 @@ def learning_follows_vaa(result: Result) -> bool | None:
 
 
 def fall(result: Result) -> int | None:
-    """The first epoch with a validation loss by which something has been learned."""
+    """The first epoch with a validation loss below :data:`LEARNED`; ``None`` if there is none."""
     curve = zip(*result.curve("validation_loss"), strict=True)
     return next((epoch for epoch, loss in curve if loss < LEARNED), None)
 
 
 def some_learn(results: Sequence[Result]) -> list[Check]:
-    """Where no loss ever falls, none falls too early either, which says nothing."""
+    """An open check if no loss ever falls: that none falls too early then proves nothing."""
     if not results or any(fall(result) is not None for result in results):
         return []
     return [Check(f"0 of {len(results)} runs have a loss below {LEARNED:g}", None)]
 
 
 def copy_curves(results: Sequence[Result]) -> list[Check]:
-    """C3, for the shortest sequences."""
+    """C3: learning follows VAA, for the shortest sequences."""
     chosen = classic(results, CopyFirstInput)
     shortest = settings(chosen)[:1]
     chosen = [r for r in chosen if r.config.task in shortest]
@@ -106,7 +106,7 @@ def copy_curves(results: Sequence[Result]) -> list[Check]:
 
 
 def denoising(results: Sequence[Result]) -> list[Check]:
-    """C4."""
+    """C4: test losses with each forgetting period."""
     chosen = classic(results, Denoising)
     checks = covering(chosen, 2)
     for task in settings(chosen):
@@ -120,7 +120,7 @@ def denoising(results: Sequence[Result]) -> list[Check]:
 
 
 def denoising_vaa(results: Sequence[Result]) -> list[Check]:
-    """C5, for the longer forgetting period: "close to zero throughout the learning", so in every epoch."""
+    """C5, for the longer forgetting period: "close to zero throughout the learning" means in every epoch."""
     chosen = [r for r in classic(results, Denoising) if forgets_long(r.config.task)]
     first = by(chosen, lambda config: config.cell, "initial_vaa")
     checks = [above(f"{cell}, VAA before training", first[cell], MANY) for cell in BISTABLE]
@@ -129,7 +129,7 @@ def denoising_vaa(results: Sequence[Result]) -> list[Check]:
 
 
 def highest_mean(results: Sequence[Result], quantity: str) -> Spread | None:
-    """Over runs, in the epoch in which their mean is highest; a run that lacks it in any epoch has diverged."""
+    """The spread over runs in the epoch with the highest mean; a run that lacks the quantity in an epoch diverged."""
     curves = [dict(zip(*result.curve(quantity), strict=True)) for result in results]
     epochs = {epoch for curve in curves for epoch in curve}
     spreads = [spread for epoch in epochs if (spread := spread_of_runs(curve.get(epoch) for curve in curves))]
@@ -139,7 +139,7 @@ def highest_mean(results: Sequence[Result], quantity: str) -> Spread | None:
 
 
 def five_grus(results: Sequence[Result]) -> list[Check]:
-    """C6, for the shorter forgetting period."""
+    """C6: learning follows VAA, for the shorter forgetting period."""
     chosen = [r for r in classic(results, Denoising) if r.config.cell == "gru" and not forgets_long(r.config.task)]
     follow = [learning_follows_vaa(r) for r in chosen]
     return [*some_learn(chosen), all_of("gru", follow, FOLLOWS)]

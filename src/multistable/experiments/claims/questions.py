@@ -1,4 +1,4 @@
-"""Questions that the paper leaves open (its conclusion): an answer, judged as if it were claimed."""
+"""Questions that the paper's conclusion leaves open, each with an answer that is judged like a claim."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from multistable.tasks import CopyFirstInput, Denoising
 from multistable.training import Config, RunConfig
 
 AT_REST = 0.95
-"""The share of states at fixed points from which on the others are exceptions."""
+"""If this share of the states is at fixed points, the others are exceptions."""
 KINDS = (
     *((cell, version) for cell in (*MONOSTABLE, "chrono") for version in ("classic", "warmup", "double")),
     *((cell, "classic") for cell in BISTABLE),
@@ -25,7 +25,7 @@ def preparation(config: Config) -> str:
 
 
 def random_sequences(results: Sequence[Result]) -> list[Check]:
-    """Q1: better than classic, and a loss at most twice that of warmup on the data, or one below 0.01."""
+    """Q1: a loss below that of classic networks, and at most twice that of warmup on the data, or below 0.01."""
     random = [r for r in results if preparation(r.config) == "random"]
     checks = covering(random, 3)
     for task in settings(random):

@@ -14,7 +14,7 @@ WARMED: tuple[Kind, ...] = tuple((cell, "warmup") for cell in MONOSTABLE)
 BETTER: tuple[Kind, ...] = (*WARMED, ("brc", "classic"), ("nbrc", "classic"))
 LENGTHS = 3
 CORRELATED = 0.5
-"""A rank correlation from which on two curves rise together."""
+"""From this rank correlation on, two curves rise together."""
 
 
 def in_mazes(results: Sequence[Result]) -> list[Result]:
@@ -32,7 +32,7 @@ def correlation(result: Result) -> float | None:
 
 
 def return_and_vaa(results: Sequence[Result]) -> list[Check]:
-    """C7, for classic GRUs in the longest maze."""
+    """C7: the correlation of return and VAA, for classic GRUs in the longest maze."""
     chosen = [r for r in in_mazes(results) if kind_of(r.config) == ("gru", "classic")]
     return [
         above(
@@ -45,13 +45,13 @@ def return_and_vaa(results: Sequence[Result]) -> list[Check]:
 
 
 def mean_return(result: Result) -> float | None:
-    """Over all evaluations during training: the higher, the sooner an agent plays well."""
+    """The mean return over all evaluations during training: the higher, the sooner the agent plays well."""
     values = [value for episode, value in zip(*result.curve("return"), strict=True) if episode > 0]
     return statistics.fmean(values) if values else None
 
 
 def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
-    """C12."""
+    """C12: mean returns, how their gain by warmup grows with the maze, and who is optimal first in the longest."""
     chosen = in_mazes(results)
     checks, advantages = covering(chosen, LENGTHS, "lengths of the maze"), []
     for task in settings(chosen):
@@ -62,13 +62,13 @@ def warmed_up_agents(results: Sequence[Result]) -> list[Check]:
                 names = f"{task}, mean return of {_said(worse)}", _said(better)
                 checks.append(less(names, (returns[worse], returns[better])))
         advantages.append(_advantage(returns))
-    if len(advantages) >= LENGTHS:  # else the longest so far may not be that of which it is claimed
+    if len(advantages) >= LENGTHS:  # with fewer, the longest maze so far may not be the paper's longest
         checks += [_growing(advantages), *_earlier_in_the_longest(chosen)]
     return checks
 
 
 def _advantage(returns: dict[Kind, Spread | None]) -> float | None:
-    """By how much warmup raises the mean return, over the cells; ``None`` without enough runs."""
+    """How much warmup raises the mean return, as a mean over the cells; ``None`` without enough runs."""
     gains = []
     for warmed, classic in zip(WARMED, CLASSIC, strict=True):
         high, low = returns[warmed], returns[classic]
@@ -93,7 +93,7 @@ def _earlier_in_the_longest(chosen: Sequence[Result]) -> list[Check]:
 
 
 def _earlier(task: Task, kinds: dict[Kind, list[Result]], one: Kind, other: Kind) -> Check:
-    """Agents of which none ever was optimal are not so before others, these optimal or not."""
+    """Whether one kind of agents is optimal before another; a kind of which no agent ever is cannot be the first."""
     mine, others = kinds.get(one, []), kinds.get(other, [])
     right = None
     if min(len(mine), len(others)) >= ENOUGH:
@@ -102,7 +102,7 @@ def _earlier(task: Task, kinds: dict[Kind, list[Result]], one: Kind, other: Kind
 
 
 def _episodes_until_optimal(agents: Sequence[Result]) -> float:
-    """The mean; an agent that never was optimal counts with all its episodes, as in the figure."""
+    """The mean over agents; an agent that never was optimal counts with all its episodes, as in the figure."""
     first = [(agent.results["first_optimal"], agent.config.episodes) for agent in agents]
     return statistics.fmean(every if reached is None else reached for reached, every in first)
 

@@ -27,13 +27,13 @@ from multistable.tasks.permuted_mnist import PermutedMNIST
 Losses = dict[object, Spread | None]
 
 UNLEARNED = 0.5
-"""A loss above which a network has not learned; without any memory it is 1."""
+"""Above this loss a network has not learned; without any memory the loss is 1."""
 LOWEST, HIGHEST = 0.25, 0.95
-"""The ends of the paper's k."""
+"""The lowest and the highest k of the paper."""
 
 
 def on(results: Sequence[Result], *tasks: type) -> list[Result]:
-    """The runs on some kinds of tasks, with the k of the paper's experiments, warmed up on the data if at all."""
+    """The runs on some kinds of tasks with k = 0.95 and, if there was a warmup, with a warmup on the data."""
     chosen = [r for r in results if isinstance(r.config.task, tasks)]
     return [r for r in chosen if r.config.target == 0.95 and r.config.warmup_sequences == "data"]
 
@@ -45,7 +45,7 @@ def by_kind(results: Sequence[Result], task: object, quantity: str = "test_loss"
 
 
 def course(results: Sequence[Result]) -> list[Check]:
-    """C8."""
+    """C8: VAA* of each layer at the end of the warmup, and VAA after it."""
     chosen = [r for r in on(results, Denoising) if r.config.cell == "gru" and r.config.version == "warmup" and r.warmup]
     checks = []
     for layer in range(max((r.config.num_layers for r in chosen), default=0)):
@@ -56,13 +56,13 @@ def course(results: Sequence[Result]) -> list[Check]:
 
 
 def _last_vaa_star(result: Result, layer: int) -> float | None:
-    """The mean over the last ten steps of a warmup; ``None`` for one that diverged, which has no course."""
+    """VAA* of a layer, the mean over the last ten steps of a warmup; ``None`` if the warmup diverged."""
     steps = (result.warmup or {}).get("vaa_star")
     return None if steps is None else statistics.fmean(step[layer] for step in steps[-10:])
 
 
 def copy(results: Sequence[Result]) -> list[Check]:
-    """C9."""
+    """C9: test losses of classic and warmed-up networks at each sequence length."""
     chosen = on(results, CopyFirstInput)
     checks = covering(chosen, 3)
     for task in settings(chosen):
@@ -73,7 +73,7 @@ def copy(results: Sequence[Result]) -> list[Check]:
 
 
 def chrono(results: Sequence[Result]) -> list[Check]:
-    """C10."""
+    """C10: test losses of chrono, classic and warmed up."""
     chosen = on(results, CopyFirstInput, Denoising)
     checks = covering(chosen, 5)
     for task in settings(chosen):
@@ -84,7 +84,7 @@ def chrono(results: Sequence[Result]) -> list[Check]:
 
 
 def denoising(results: Sequence[Result]) -> list[Check]:
-    """C11."""
+    """C11: test losses of classic and warmed-up networks with each forgetting period."""
     chosen = on(results, Denoising)
     checks = covering(chosen, 2)
     for task in settings(chosen):
@@ -96,7 +96,7 @@ def denoising(results: Sequence[Result]) -> list[Check]:
 
 
 def sequential_mnist(results: Sequence[Result]) -> list[Check]:
-    """C13."""
+    """C13: accuracies of classic and warmed-up networks."""
     chosen, checks = on(results, PermutedSequentialMNIST), []
     for task in settings(chosen):
         right = by_kind(chosen, task, "test_accuracy")
@@ -109,7 +109,7 @@ def sequential_mnist(results: Sequence[Result]) -> list[Check]:
 
 
 def line_mnist(results: Sequence[Result]) -> list[Check]:
-    """C14, for the shorter forgetting period: which that is shows only where both are."""
+    """C14, for the shorter forgetting period, once there are results for both."""
     chosen = on(results, PermutedLineSequentialMNIST)
     checks = covering(chosen, 2)
     if checks:
@@ -123,7 +123,7 @@ def line_mnist(results: Sequence[Result]) -> list[Check]:
 
 
 def double(results: Sequence[Result]) -> list[Check]:
-    """C15: a loss as low as those of the others, an accuracy at most 1% below each of theirs."""
+    """C15: the loss of a double layer is as low as those of the others, its accuracy at most 1% below theirs."""
     chosen = on(results, CopyFirstInput, Denoising, PermutedMNIST)
     checks = covering(chosen, 8)
     for task in settings(chosen):
@@ -143,7 +143,7 @@ def double(results: Sequence[Result]) -> list[Check]:
 
 
 def double_on_long_line_mnist(results: Sequence[Result]) -> list[Check]:
-    """C16, of every cell that has a double layer, for the longer forgetting period: it shows only where both are."""
+    """C16, for every cell that has a double layer and the longer forgetting period, once there are results for both."""
     chosen = on(results, PermutedLineSequentialMNIST)
     checks = covering(chosen, 2)
     if checks:
@@ -157,7 +157,7 @@ def double_on_long_line_mnist(results: Sequence[Result]) -> list[Check]:
 
 
 def double_is_faster(results: Sequence[Result]) -> list[Check]:
-    """C17: the mean of the validation loss over all epochs, for the longer forgetting period."""
+    """C17: the mean validation loss over all epochs, for the longer forgetting period."""
     chosen, checks = on(results, Denoising), []
     for task in filter(forgets_long, settings(chosen)):
         for cell in ("gru", "mgu"):
@@ -171,13 +171,13 @@ def double_is_faster(results: Sequence[Result]) -> list[Check]:
 
 
 def _mean_loss(result: Result) -> float | None:
-    """The validation loss, over all epochs; ``None`` where one of them has none that is finite."""
+    """The mean validation loss over all epochs; ``None`` if it is not finite in one of them."""
     losses = result.curve("validation_loss")[1]
     return None if diverges(result, "validation_loss") or not losses else statistics.fmean(losses)
 
 
 def double_without_warmup(results: Sequence[Result]) -> list[Check]:
-    """C18: "generally" is more often than not, a case being a cell on one of five tasks."""
+    """C18: "generally" means in more than half of the cases. A case is a cell on one of five tasks."""
     chosen, cells, cases = on(results, CopyFirstInput, Denoising), (*MONOSTABLE, "chrono", *BISTABLE), []
     for task in settings(chosen):
         loss = by_kind(chosen, task)

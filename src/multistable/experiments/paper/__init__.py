@@ -1,4 +1,4 @@
-"""The paper's figures and tables, a file for each section; ``EXPERIMENTS`` of every file here is found by itself."""
+"""The paper's figures and tables, a file for each section. A new file with ``EXPERIMENTS`` needs no registration."""
 
 import importlib
 import pkgutil

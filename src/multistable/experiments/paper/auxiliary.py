@@ -22,12 +22,12 @@ CELLS = WARMED[:3]
 
 
 def in_pretraining(result: Result) -> Result:
-    """The epochs up to the end of the pretraining."""
+    """A result with only the epochs up to the end of the pretraining."""
     return replace(result, metrics=[row for row in result.metrics if row["epoch"] <= result.config.pretraining])
 
 
 def in_training(result: Result) -> Result:
-    """The epochs from the end of the pretraining on, that one as epoch 0."""
+    """A result with only the epochs from the end of the pretraining on, which becomes epoch 0."""
     before = result.config.pretraining
     rows = [row | {"epoch": row["epoch"] - before} for row in result.metrics if row["epoch"] >= before]
     return replace(result, metrics=rows)
@@ -39,9 +39,9 @@ class PhaseCurves:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
+        caption: what the figure shows.
         quantities: a panel for each.
-        part: what of a run is shown.
+        part: limits a result to the epochs to show.
     """
 
     name: str
@@ -67,12 +67,12 @@ class PhaseCurves:
 
 @dataclass(frozen=True)
 class Costs:
-    """What comes before the training, by warmup and by pretraining: seconds of a run and its gradient steps.
+    """The seconds and the gradient steps that a warmup or a pretraining takes before training.
 
     Attributes:
         name: of its files.
-        caption: what one sees.
-        printed: what comes before training in the paper, by version.
+        caption: what the figure shows.
+        printed: the paper's steps or epochs before training, by version.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Costs:
         return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
-        """A row for each cell and what is done before its training."""
+        """A row for each cell with a warmup, and one for each cell with a pretraining."""
         rows = []
         for (cell, version), runs in self._kinds(results).items():
             seconds, steps = costs(runs)
@@ -113,7 +113,7 @@ class Costs:
 
     @staticmethod
     def _kinds(results: Sequence[Result]) -> dict[Any, list[Cost]]:
-        """The costs of the runs there are, by cell and version."""
+        """The costs of runs, by cell and version."""
         groups = grouped(results, kind_of)
         found = {kind: [entry for entry in map(cost, runs) if entry is not None] for kind, runs in groups.items()}
         return {kind: entries for kind, entries in found.items() if entries}

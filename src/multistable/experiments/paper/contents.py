@@ -43,7 +43,7 @@ SECTIONS = {
 
 _COPY, _DENOISING, _LINES = "copy first input", "denoising", "permuted line-sequential MNIST"
 
-# Each with the appendix that it is in, if any, in the paper's order: its place here is its number.
+# The label of each figure, its appendix if it is in one, and what it shows. Their order here numbers them.
 FIGURES = (
     ("fig:small_tmaze", "", "a T-Maze"),
     ("table:vaa_copybench", "", f"test error of every cell on {_COPY}, three lengths"),
@@ -99,14 +99,14 @@ def _numbered(kind: str, entries: Iterable[tuple[str, str, str]]) -> Mapping[str
 
 
 PLACES: Mapping[str, Place] = {**SECTIONS, **_numbered("Figure", FIGURES), **_numbered("Table", TABLES)}
-"""By label."""
+"""Every place by its label."""
 
 
 def places(labels: Iterable[str]) -> list[Place]:
-    """What labels stand for; one that is not the paper's stands for itself."""
+    """The places that labels stand for; a label that the paper does not have is its own place."""
     return [PLACES.get(label, Place(label)) for label in labels]
 
 
 def names(labels: Iterable[str]) -> str:
-    """The numbers alone, for a narrow column."""
+    """The numbers of places without what they show, for a narrow column."""
     return ", ".join(place.name for place in places(labels))

@@ -1,4 +1,4 @@
-"""Runs that several figures share: each is made once, whoever asks for it."""
+"""The paper's cells, versions and tasks, and the runs of their combinations, which figures share."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -12,7 +12,7 @@ CELLS = ("lstm", "chrono", "gru", "mgu", "brc", "nbrc")
 WARMED = ("lstm", "gru", "mgu", "chrono")
 """The cells that the paper warms up."""
 FOUR_VERSIONS = ("classic", "warmup", "double", "double-classic")
-"""Those of sections 6.2 and 6.3, and the control of appendix G."""
+"""The versions of sections 6.2 and 6.3, and the control of appendix G."""
 THREE_VERSIONS = FOUR_VERSIONS[:3]
 TWO_VERSIONS = FOUR_VERSIONS[:2]
 
@@ -22,19 +22,20 @@ SEQUENTIAL_MNIST = (PermutedSequentialMNIST(),)
 LINE_MNIST = tuple(PermutedLineSequentialMNIST(N) for N in (72, 472))
 MAZES = tuple(Maze(L) for L in (20, 100, 200))
 TASKS = (*COPY, *DENOISING, *SEQUENTIAL_MNIST, *LINE_MNIST, *MAZES)
-"""What the paper's claims are about."""
+"""The tasks that the paper's claims are about."""
 
 RECORDED: dict[tuple[Task, str], dict[str, Any]] = {(DENOISING[0], "gru"): {"warmup_vaa_every": 10}}
-"""What runs on a task with a cell record for a figure of theirs, whichever experiment they are run for first.
+"""Settings of all runs on a task with a cell, since one figure of these runs needs what the settings record.
 
-All versions have it, though it says nothing of those without warmup: runs that differ in it do not go together.
+They do not depend on the experiment that the runs are made for. Versions without warmup have them too: runs that differ
+in them are not trained together.
 """
 
 
 def grid(
     tasks: Iterable[Task], cells: Iterable[str], versions: Iterable[str], **settings: Any
 ) -> tuple[RunConfig, ...]:
-    """A run for each task, cell and version, in the paper's sizes, with what figures of it need recorded."""
+    """A run in the paper's sizes for each task, cell and version, which records what its figures need."""
     return tuple(
         RunConfig(task=task, cell=cell, version=version, **RECORDED.get((task, cell), {}) | settings)
         for task, cell, version in product(tasks, cells, versions)

@@ -17,7 +17,7 @@ GRID = Space()
 
 LAYERS = (1, 2)
 OTHER_SETTINGS = tuple(product(LAYERS, (64, 256), (1e-3, 1e-4), (32, 64)))
-"""Of appendix E: layers, units, learning rate, batch size."""
+"""The settings of appendix E: layers, units, learning rate, batch size."""
 
 
 def candidates(task: Task) -> tuple[RunConfig, ...]:
@@ -42,7 +42,7 @@ def candidates(task: Task) -> tuple[RunConfig, ...]:
 
 
 def other_settings(task: Task, cells: tuple[str, ...], versions: tuple[str, ...], epochs: int) -> tuple[RunConfig, ...]:
-    """The sixteen settings of appendix E."""
+    """The runs with the sixteen settings of appendix E."""
     return tuple(
         run
         for layers, units, rate, batch in OTHER_SETTINGS
@@ -60,7 +60,7 @@ def other_settings(task: Task, cells: tuple[str, ...], versions: tuple[str, ...]
 
 
 def with_layers(layers: int) -> Label:
-    """The rest of the setting, as the appendix writes it, for the runs of so many layers."""
+    """A label for the runs of networks with ``layers`` layers: the rest of the setting, as the appendix writes it."""
 
     def label(config: Config) -> str | None:
         rest = f"H = {config.hidden_size}, α = {config.learning_rate:g}, B = {config.batch_size}"
@@ -73,7 +73,7 @@ CELLS_WITHOUT_CURVES = ("chrono", "brc", "nbrc")
 
 
 def final_of_cell(config: Config) -> str | None:
-    """The cell of a run that was not for selecting; without those whose curves the paper does not show."""
+    """The cell of a final run; ``None`` for any other run, and for cells whose curves the paper does not show."""
     final = isinstance(config, RunConfig) and config.selection == 0
     return cell_name(config.cell) if final and config.cell not in CELLS_WITHOUT_CURVES else None
 

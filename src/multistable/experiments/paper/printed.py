@@ -8,7 +8,7 @@ from multistable.experiments.experiment import Kind
 from multistable.experiments.selection import Setting
 
 Table = dict[Kind, tuple[Setting, float, float]]
-"""Of each cell and version: L, H, learning rate and B; the mean over five runs, and the standard deviation."""
+"""For each cell and version: L, H, learning rate and B; the mean over five runs, and the standard deviation."""
 
 DENOISING: Table = {
     ("lstm", "classic"): ((3, 512, 1e-3, 32), 0.9970, 0.0089),
@@ -47,16 +47,16 @@ LINE_MNIST: Table = {
 """Appendix F, Table 2: test accuracy on permuted line-sequential MNIST, N = 472."""
 
 RUNS = 5
-"""Behind each mean of the tables."""
+"""How many runs each mean of the tables is over."""
 
 COPY: dict[Kind, str] = {
     **{(cell, "classic"): "above 0.5" for cell in ("lstm", "gru", "mgu")},
     **{(cell, "warmup"): "below 0.001" for cell in ("lstm", "gru", "mgu")},
 }
-"""Section 6.2, of Figure 11: test error after 50 epochs on copy first input, at every length."""
+"""Section 6.2, on Figure 11: test error after 50 epochs on copy first input, at every length."""
 
 VAA_AFTER_WARMUP = "1"
-"""Section 6.1, of Figure 10: VAA of the network as the warmup ends."""
+"""Section 6.1, on Figure 10: VAA of the network as the warmup ends."""
 
 BEFORE_TRAINING = {"warmup": "100 gradient steps", "auxiliary": "20 epochs"}
 """Appendix H: what comes before training, by version."""

@@ -1,4 +1,4 @@
-"""What the paper leaves open in its conclusion: warmup without data, and what the settled states settle on."""
+"""Questions that the paper's conclusion leaves open: warmup without data, and what states settle on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Settled:
 
     Attributes:
         name: of its files.
-        caption: what one sees.
+        caption: what the figure shows.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Settled:
 
     @staticmethod
     def _shares(runs: Sequence[Result], time: str) -> tuple[Spread, Spread, Spread] | None:
-        """At fixed points, on cycles, moving; ``None`` where no run tells."""
+        """The shares at fixed points, on cycles and moving; ``None`` if no run has them."""
         fixed, cycles = (spread(runs, f"{time}_{quantity}") for quantity in ("fixed_points", "cycles"))
         if fixed is None or cycles is None:
             return None
@@ -80,7 +80,7 @@ def prepared(tasks: Sequence[Task]) -> tuple[RunConfig, ...]:
 
 
 def random_warmup(name: str, order: int, title: str, tasks: Sequence[Task]) -> Experiment:
-    """Q1 on some tasks."""
+    """The experiment of question Q1 on some tasks."""
     return Experiment(
         name=f"random-warmup-{name}",
         order=order,
@@ -101,7 +101,7 @@ def random_warmup(name: str, order: int, title: str, tasks: Sequence[Task]) -> E
 
 
 def attractors(name: str, order: int, title: str, task: Task) -> Experiment:
-    """Q2 on a task."""
+    """The experiment of question Q2 on a task."""
     return Experiment(
         name=f"attractors-{name}",
         order=order,

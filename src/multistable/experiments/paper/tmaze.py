@@ -9,7 +9,7 @@ from multistable.experiments.pictures import Curves
 from multistable.rl import AgentConfig
 
 KINDS = (*product(WARMED, ("classic", "warmup")), ("brc", "classic"), ("nbrc", "classic"))
-"""Cells and versions of fig:tmaze_warmup."""
+"""The cells and versions of fig:tmaze_warmup."""
 
 WINDOW = 10
 

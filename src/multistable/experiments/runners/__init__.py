@@ -13,8 +13,8 @@ def make_runner(name: str, device: str | None = None, address: str | None = None
 
     Args:
         name: one of ``RUNNERS``.
-        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a GPU if there is one when not given.
-        address: of a Ray cluster; one is started on this machine when not given.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; by default a GPU if there is one.
+        address: of a Ray cluster; by default one is started on this machine.
     """
     if name not in RUNNERS:
         raise ValueError(f"--runner must be one of {', '.join(RUNNERS)}, got {name!r}")
@@ -22,7 +22,7 @@ def make_runner(name: str, device: str | None = None, address: str | None = None
         if address is not None:
             raise ValueError(f"--ray-address is for --runner ray alone, got {address!r} with --runner local")
         return Local(device)
-    # Late: an extra, and slow to import.
+    # Imported late, since Ray is an extra and slow to import.
     from multistable.experiments.runners.ray import Ray
 
     return Ray(device, address)

@@ -1,4 +1,4 @@
-"""What the runners have in common."""
+"""What a runner is, and how each of them trains a group of runs."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,20 +16,20 @@ Group = Sequence[Config]
 
 
 class Runner(Protocol):
-    """Trains groups of runs, each run in its own folder. It is entered before it runs anything."""
+    """Trains groups of runs, each run in its own folder. A runner is a context, entered before it runs anything."""
 
     @property
     def device(self) -> str:
         """The kind of device: ``"cpu"`` or ``"cuda"``."""
 
     def run(self, groups: Sequence[Group], out: Path, callbacks: Sequence[Callback]) -> list[str]:
-        """Train groups; one that cannot run does not stop the others.
+        """Train groups; a group that cannot run does not stop the others.
 
-        An exception of a callback stops all of them, each at the end of its epoch; an interruption stops them at once.
-        The exception has the messages so far as its notes.
+        An exception of a callback stops all groups, each at the end of its epoch; an interruption stops them at once.
+        The messages so far become notes of the exception.
 
         Returns:
-            Why groups could not run, each message once.
+            Messages that say why groups could not run, each once.
         """
 
     def __enter__(self) -> Self: ...
@@ -40,13 +40,13 @@ class Runner(Protocol):
 
 
 class NoData(str):
-    """Why a group could not run: the data of its task is not to be had."""
+    """The message that a group could not run because the data of its task is missing."""
 
 
 def train_group(
     group: Group, out: Path, device: torch.device | str | None, callbacks: Sequence[Callback]
 ) -> str | None:
-    """Train one group. Returns why it could not run, for want of its data or because another process works on it."""
+    """Train one group. Returns a message if it could not run: its data is missing or another process works on it."""
     try:
         train(group, out, device=device, callbacks=callbacks, together=len(group))
     except MNISTError as error:
@@ -58,7 +58,7 @@ def train_group(
 
 @contextlib.contextmanager
 def noting(problems: Iterable[str]) -> Iterator[None]:
-    """A context that adds to an exception why groups could not run before it."""
+    """A context that adds notes to an exception: why groups could not run before it."""
     try:
         yield
     except Exception as error:

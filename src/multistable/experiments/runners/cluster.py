@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, Self
 
 ATTEMPTS = 3
-"""How often a cluster is started that does not come up: on a busy machine the time that Ray gives it is too short."""
+"""How often to try to start a cluster: on a busy machine the time that Ray allows for it is too short."""
 
 STORE = 100 * 2**20
 """Bytes of the object store of a cluster started here: nothing large goes through it."""
@@ -19,10 +19,10 @@ class ClusterError(RuntimeError):
 
 
 class HeldBack:
-    """A context in which Ctrl-C and SIGTERM wait until they are asked for; the second one does not wait.
+    """A context in which a first Ctrl-C or SIGTERM waits for :meth:`check`; a second one does not wait.
 
-    Where an exception comes in the middle of Ray's work, processes stay behind, or this one ends with a segmentation
-    fault. What waits at the end of the context is passed on there.
+    An exception in the middle of Ray's work would leave processes behind, or end this one with a segmentation fault. A
+    signal that still waits at the end of the context is passed on there.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class HeldBack:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-            # Not those that end the process at once, or that are ignored.
+            # A signal that is ignored, or that ends the process at once, has no handler to call.
             self._handlers = {number: handler for number, handler in found.items() if callable(handler)}
         for number in self._handlers:
             signal.signal(number, self._receive)
@@ -45,7 +45,7 @@ class HeldBack:
             self.check()
 
     def check(self) -> None:
-        """Pass on what waits."""
+        """Pass on the signal that waits, if there is one."""
         if self._waiting is not None:
             number, self._waiting = self._waiting, None
             self._handlers[number](number, None)
@@ -57,9 +57,9 @@ class HeldBack:
 
 
 def connected(address: str | None, held: HeldBack) -> Any:
-    """Ray, connected to a cluster: that of an address, or one that is started on this machine, for it alone."""
+    """Ray, connected to the cluster at an address, or to one that is started on this machine for it alone."""
     if address is None:
-        # Read when Ray is imported. Meant for other systems: the addresses of the cluster are then all of the loopback.
+        # Ray reads this on import. It is meant for other systems, and gives the cluster only addresses of the loopback.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     import ray
 
@@ -69,7 +69,7 @@ def connected(address: str | None, held: HeldBack) -> Any:
     attempts, aim = 1, f"connect to {address}"
     if address is None:
         settings = {"address": "local", "include_dashboard": False, "object_store_memory": STORE}
-        settings["_system_config"] = {"worker_niceness": 0}  # Else whatever else runs on the machine goes first.
+        settings["_system_config"] = {"worker_niceness": 0}  # Otherwise all other processes go first.
         attempts, aim = ATTEMPTS, f"start a cluster on this machine in {ATTEMPTS} attempts"
     failure: Exception | None = None
     for _ in range(attempts):
@@ -83,7 +83,7 @@ def connected(address: str | None, held: HeldBack) -> Any:
 
 
 def _init(ray: Any, **settings: Any) -> None:
-    """Connect; where that fails, leave nothing behind. SIGTERM, which Ray handles meanwhile, is an interruption."""
+    """Connect; if that fails, leave nothing behind. SIGTERM, which Ray handles meanwhile, counts as an interruption."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings)

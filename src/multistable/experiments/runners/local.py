@@ -13,10 +13,10 @@ from multistable.training.trainer import usual_device
 
 
 class Local:
-    """This process.
+    """Trains in this process.
 
     Args:
-        device: a GPU if there is one, when not given.
+        device: by default a GPU if there is one.
     """
 
     def __init__(self, device: torch.device | str | None = None) -> None:
@@ -39,7 +39,7 @@ class Local:
         return list(problems)
 
     def _train(self, group: Group, out: Path, callbacks: Sequence[Callback]) -> str | None:
-        """Train one group. Data that was not to be had is not looked for again: a network may take minutes to fail."""
+        """Train one group. Missing data is not looked for again: a download may take minutes to fail."""
         task = group[0].task
         if not isinstance(task, PermutedMNIST):
             return train_group(group, out, self._device, callbacks)

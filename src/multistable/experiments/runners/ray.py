@@ -1,7 +1,7 @@
 """Train on a Ray cluster, as many groups at once as there is room for.
 
-A group is a task of Ray. When its worker is lost, Ray runs the task again, on whatever node has room; the claims on the
-folders have ended with the process, and the training goes on after the last epoch that is there. All nodes must
+Each group is a task of Ray. If its worker is lost, Ray runs the task again on a node that has room. The worker's claims
+on the folders have ended with its process, and the training goes on after the last stored epoch. All nodes must
 therefore have the folder of the runs under the same path.
 """
 
@@ -33,21 +33,21 @@ RETRIES = 10
 """How often a group whose worker is lost is run again."""
 
 PATIENCE = 120.0
-"""Seconds until the claims of a lost worker are given up; network file systems notice its end late."""
+"""Seconds to wait for the claims of a lost worker to end; network file systems notice its end late."""
 
 INTERVAL = 0.25
-"""Seconds between two looks at what the workers tell, and the least between two gradient steps they tell of."""
+"""Seconds between two looks at the mailbox, and the least between two gradient steps that a worker reports."""
 
 ENDING = 10.0
-"""Seconds that workers have to end in order when everything is interrupted."""
+"""Seconds that workers have to end in good order after an interruption."""
 
 
 class Ray:
     """A Ray cluster.
 
     Args:
-        device: ``"cpu"`` or ``"cuda"``; GPUs if the cluster has any, when not given.
-        address: of the cluster; one is started on this machine, for this machine alone, when not given.
+        device: ``"cpu"`` or ``"cuda"``; by default GPUs if the cluster has any.
+        address: of the cluster; by default one is started on this machine, for this machine alone.
     """
 
     def __init__(self, device: str | None = None, address: str | None = None) -> None:
@@ -89,7 +89,7 @@ class Ray:
             raise
 
     def _mailbox(self) -> Any:
-        """On this node, which is lost only when everything is. It ends with the last that knows of it."""
+        """A mailbox on this node: if this node is lost, everything is. It ends once nothing refers to it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
@@ -102,7 +102,7 @@ class Ray:
         return task.remote(index, list(group), out.resolve(), self.device, environment, mailbox)
 
     def _collect(self, tasks: dict[Any, int], groups: Sequence[Group], mailbox: Any, callback: Callback) -> list[str]:
-        """Pass on what the workers tell until all have ended. Returns why groups could not run."""
+        """Pass on the reports of the workers until all have ended. Returns why groups could not run."""
         problems: dict[str, None] = {}
         left = list(tasks)
         while left:
@@ -128,11 +128,11 @@ class Ray:
         except (NodeDiedError, WorkerCrashedError):
             return f"the workers of {len(group)} runs ({group[0].name} first) were lost {RETRIES + 1} times"
 
-    # The workers are asked to end, by what they ask the mailbox. Where ray.cancel meets a task that ends at the same
-    # moment, a check of Ray's own fails and ends this process.
+    # Workers learn from the mailbox that they are to end. If ray.cancel met a task that ends at the same moment, a
+    # check inside Ray would fail and end this process.
 
     def _stop(self, tasks: dict[Any, int], mailbox: Any) -> None:
-        """Let the groups that have begun end their epoch, the others not begin."""
+        """Let the groups that have begun end their epoch; keep the others from beginning."""
         begun = self._ray.get(mailbox.stop.remote())
         try:
             self._wait([task for task, index in tasks.items() if index in begun])
@@ -141,9 +141,9 @@ class Ray:
             raise
 
     def _interrupt(self, tasks: list[Any], mailbox: Any) -> None:
-        """Let the groups that have begun end at once, the others not begin."""
+        """Let the groups that have begun end at once; keep the others from beginning."""
         mailbox.interrupt.remote()
-        # Those that are not ready then end with the connection, of which Ray complains.
+        # Tasks that are not ready by then end with the connection, and Ray complains of it.
         self._ray.wait(tasks, num_returns=len(tasks), timeout=ENDING)
 
     def _wait(self, tasks: list[Any]) -> None:
@@ -154,7 +154,7 @@ class Ray:
 
 
 class Mailbox:
-    """What the workers tell, and whether they are to stop; an actor of Ray."""
+    """An actor of Ray: it keeps the reports of the workers, and tells them whether to stop."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[str, tuple[Any, ...]]] = []
@@ -162,27 +162,27 @@ class Mailbox:
         self._stopping = self._interrupted = False
 
     def begin(self, group: int) -> bool:
-        """A group is about to begin. Returns whether it must not."""
+        """Note that a group is about to begin. Returns whether to stop instead."""
         self._begun.add(group)
         return self._stopping
 
     def put(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """A call of a callback. Returns whether to stop."""
+        """Keep a call for the callbacks. Returns whether to stop."""
         self._messages.append((name, arguments))
         return self._stopping
 
     def take(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """The calls since the last time."""
+        """The calls that were put since the last :meth:`take`."""
         messages, self._messages = self._messages, []
         return messages
 
     def stop(self) -> set[int]:
-        """Have everyone stop at the end of an epoch. Returns the groups that have begun."""
+        """Have all workers stop at the end of their epoch. Returns the groups that have begun."""
         self._stopping = True
         return self._begun
 
     def interrupt(self) -> None:
-        """Have everyone stop at once."""
+        """Have all workers stop at once."""
         self._stopping = self._interrupted = True
 
     def interrupted(self) -> bool:
@@ -191,7 +191,7 @@ class Mailbox:
 
 
 class StoppedError(Exception):
-    """The epoch is over and there is not to be another."""
+    """A worker was asked to stop, and its epoch is over."""
 
 
 class Telling(Callback):
@@ -230,7 +230,7 @@ class Telling(Callback):
 
 
 def _work(index: int, group: Group, out: Path, device: str, environment: dict[str, str], mailbox: Any) -> str | None:
-    """What a worker does. Returns why the group could not run."""
+    """Train a group in a worker. Returns why the group could not run."""
     import ray
 
     os.environ.update(environment)
@@ -269,9 +269,9 @@ def _interruptible(mailbox: Any) -> Iterator[None]:
 
 
 def _wait_for_claims(group: Group, out: Path) -> None:
-    """Wait until no lost worker has claims on the folders: all runs of a group go on together or none does."""
+    """Wait for the claims of a lost worker on the folders to end: all runs of a group go on together or none does."""
     until = time.monotonic() + PATIENCE
     for config in group:
-        # Those of a process that lives are told by the training.
+        # Claims of a living process remain; the training itself reports them.
         with contextlib.suppress(BusyRunError), RunFolder.of(config, out).claimed(max(0.0, until - time.monotonic())):
             pass
