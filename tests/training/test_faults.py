@@ -1,0 +1,125 @@
+"""Killed processes, power cuts and full disks at each operation: every run goes on and ends with the same digits."""
+
+import ast
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import multistable
+from faulty_disk import FaultyDisk, alike, hold_still, restore, state_of
+from multistable.tasks import CopyFirstInput
+from multistable.training import Callback, files, train
+from small_agents import small_agent
+from small_runs import outcome, small
+
+MEASURED = {"vaa_batches": 1, "vaa_batch_size": 2, "stabilisation": 5}
+WARMED = {"warmup_steps": 1, "warmup_batch_size": 4, "max_stabilisation": 2}
+TINY = {
+    "task": CopyFirstInput(3),
+    "hidden_size": 2,
+    "num_layers": 1,
+    "training_sequences": 10,
+    "testing_sequences": 4,
+    "epochs": 1,
+    "batch_size": 4,
+    "dtype": "float64",
+    **MEASURED,
+    **WARMED,
+}
+AGENT = {"hidden_size": 2, "episodes": 2, "evaluate_every": 1, "vaa_every": 2, "capacity": 8, "gradient_steps": 1}
+
+KINDS = {
+    "supervised": [small(**TINY | {"version": version}) for version in ("classic", "warmup")],
+    "auxiliary": [small(**TINY | {"version": "auxiliary", "pretraining_epochs": 1, "stretch_length": 1})],
+    "agent": [small_agent(version="warmup", **AGENT, batch_size=2, **MEASURED, **WARMED)],
+}
+
+
+class Start(Callback):
+    """The epoch or episode that a training goes on from."""
+
+    number = None
+
+    def on_start(self, configs, epoch, steps):
+        self.number = epoch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_at_any_operation_on_the_disk_changes_no_digit(kind, tmp_path, monkeypatch):
+    configs, folders = KINDS[kind], (tmp_path / str(number) for number in count())
+    with monkeypatch.context() as patch:
+        disk = FaultyDisk(tmp_path / "undisturbed").install(patch)
+        disk.root.mkdir()
+        undisturbed = [outcome(folder) for folder in train(configs, disk.root / "runs", callbacks=[disk])]
+        disk.remember()
+    names = {path for path, _ in state_of(disk.root)}
+    left, known = dict(disk.left), set(map(alike, disk.left))
+    assert disk.operations > 30
+    for operation in range(disk.operations):
+        with monkeypatch.context() as patch:
+            full = FaultyDisk(next(folders), full_at=operation).install(patch)
+            full.root.mkdir()
+            with pytest.raises(OSError, match=f"No space left on device: '{full.root}"):
+                train(configs, full.root / "runs", callbacks=[full])
+            assert not list(full.root.rglob("*.part"))
+            if alike(state_of(full.root)) not in known:
+                left[state_of(full.root)] = full.reached
+    with monkeypatch.context() as patch:
+        hold_still(patch)
+        for state, reached in left.items():
+            root, start = next(folders), Start()
+            restore(state, root)
+            assert [outcome(folder) for folder in train(configs, root / "runs", callbacks=[start])] == undisturbed
+            assert {path for path, _ in state_of(root)} == names
+            assert start.number is None or start.number >= reached
+
+
+def test_errors_of_the_disk_have_the_path(tmp_path):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no device that is full")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        files.append(full, b"row")
+
+
+WRITES = {
+    "write_text",
+    "write_bytes",
+    "save_file",
+    "fsync",
+    "rename",
+    "replace",
+    "unlink",
+    "mkdir",
+    "makedirs",
+    "touch",
+}
+"""Functions and methods that change the disk, whatever has them."""
+
+
+def changes_the_disk(call):
+    """Whether a call may change files: one of WRITES on a path or a module, or opening for anything but reading."""
+    named = ast.unparse(call.func)
+    owner, _, method = named.rpartition(".")
+    if method == "open":
+        mode = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        return any(set(str(value)) & set("wax+") for value in mode) or bool(call.keywords)
+    if method == "replace":  # also of texts and of dataclasses
+        return owner == "os" or (bool(owner) and len(call.args) == 1)
+    return method in WRITES or named.startswith(("shutil.copy", "shutil.move", "shutil.rmtree", "tempfile."))
+
+
+def test_nothing_else_in_the_path_of_a_run_changes_files():
+    source = Path(multistable.__file__).parent
+    found = [
+        f"{path.relative_to(source)}:{node.lineno} {ast.unparse(node.func)}"
+        for part in ("training", "rl", "dynamics", "networks", "cells")
+        for path in sorted((source / part).rglob("*.py"))
+        if path != source / "training" / "files.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and changes_the_disk(node)
+    ]
+    assert found == []
+    own = ast.walk(ast.parse((source / "training" / "files.py").read_text()))
+    assert sum(isinstance(node, ast.Call) and changes_the_disk(node) for node in own) > 5
