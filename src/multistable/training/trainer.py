@@ -41,9 +41,9 @@ def train(
     """Train runs, each in its own folder under ``out``.
 
     Runs that differ only in their seed, version, learning rate and k are trained as one ensemble (see
-    :meth:`Config.goes_with`); each ends as it would alone. A finished run is not run again. A run can be interrupted at
-    any moment: it then goes on after its last whole epoch, an agent after its last evaluation, and ends with the same
-    numbers.
+    :meth:`Config.goes_with`); each ends as it would alone. A finished run is not run again. A run that is stopped at
+    any moment, by Ctrl-C, ``kill -9``, a power cut or a full disk, continues after its last whole epoch, an agent after
+    its last evaluation, and ends with the same numbers.
 
     Args:
         configs: the runs.
