@@ -1,8 +1,8 @@
 """Weights of ``torch.nn`` recurrences, to and from the cells of this library.
 
 PyTorch has ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two bias
-vectors. The cells here have ``(in, gates * hidden)`` matrices with gates in the paper's order. Converted ones have both
-biases too.
+vectors. The cells here have ``(in, gates * hidden)`` matrices with gates in the paper's order. A converted cell has
+both biases too.
 """
 
 from dataclasses import dataclass
@@ -107,8 +107,8 @@ def to_torch(network: RNN) -> nn.RNNBase:
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
         raise TypeError(
-            "only networks of single gru, lstm or chrono layers have a torch.nn counterpart, or those that came from "
-            "torch.nn.RNN by ms.from_torch"
+            "only networks of single gru, lstm or chrono layers have a torch.nn counterpart, or networks that "
+            "ms.from_torch made from a torch.nn.RNN"
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())
@@ -126,7 +126,7 @@ def to_torch(network: RNN) -> nn.RNNBase:
 def _from_torch(
     kind: type[Cell[Any]], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None, bias_hh: Tensor | None
 ) -> dict[str, Tensor]:
-    """The weights of our cell, derived from theirs by differentiable operations."""
+    """The weights of our cell, derived from those of ``torch.nn`` by differentiable operations."""
     if bias_ih is None or bias_hh is None:
         bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
     weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
@@ -134,7 +134,7 @@ def _from_torch(
 
 
 def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:
-    """Their weights, derived from those of our cell."""
+    """The weights of ``torch.nn``, derived from those of our cell."""
     second = torch.zeros_like(cell.bias) if cell.recurrent_bias is None else cell.recurrent_bias
     return {
         "weight_ih": _reorder(kind, cell.input_weight.T),

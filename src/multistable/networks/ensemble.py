@@ -120,5 +120,5 @@ def _copied(network: AnyModule, weights: Sequence[Tensor]) -> AnyModule:
         nn.Parameter(w.detach(), requires_grad=p.requires_grad)
         for w, p in zip(weights, network.parameters(), strict=True)
     ]
-    # What deepcopy is told to be copied already it does not copy.
+    # deepcopy does not copy what its memo lists as copied already.
     return copy.deepcopy(network, {id(p): w for p, w in zip(network.parameters(), new, strict=True)})

@@ -15,7 +15,7 @@ LayerState = tuple[Any, ...]
 
 
 class Layer(nn.Module, ABC):
-    """A recurrent layer: what networks are stacked of, and what is measured and warmed up one by one."""
+    """A recurrent layer. Networks are stacks of layers, and a warmup acts on each layer by itself."""
 
     @property
     @abstractmethod
@@ -44,11 +44,11 @@ class Layer(nn.Module, ABC):
         return self
 
     def warmable_state(self, state: LayerState) -> LayerState:
-        """The state of :attr:`warmable` out of that of the whole layer."""
+        """The state of :attr:`warmable`, taken from the state of the whole layer."""
         return state
 
     def with_present_weights(self) -> "Layer":
-        """The same layer for as long as its weights do not change; one that derives its weights does so once."""
+        """The same layer, valid until its weights change: a layer that derives its weights does so only once."""
         return self
 
 
@@ -85,7 +85,7 @@ class CellLayer(Layer):
         return tuple(dict.fromkeys(name for cell in self.cells for name in cell.State._fields))
 
     def merge(self, state: LayerState) -> dict[str, Tensor]:
-        """Each field of the state as one tensor ``(..., n, units)``, the cells that have it side by side."""
+        """Each field of the state as one tensor ``(..., n, units)``: the cells with this field stand side by side."""
         return {name: _joined([getattr(x, name) for x in state if name in x._fields]) for name in self.state_fields}
 
     def split(self, merged: dict[str, Tensor]) -> LayerState:

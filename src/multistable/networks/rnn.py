@@ -62,7 +62,7 @@ class RNN(nn.Module):
         for make in makers:
             check_options(make, options)
         factory = {"generator": generator, "device": device, "dtype": dtype}
-        # A user's own cell need not accept what is not given.
+        # A user's own cell need not accept arguments that are not given.
         factory = {name: value for name, value in factory.items() if value is not None} | options
 
         def layer(features: int) -> CellLayer:

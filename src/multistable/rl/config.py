@@ -39,7 +39,7 @@ class Maze:
         return TMaze(self.L).horizon
 
     def process(self, device: torch.device | str, dtype: torch.dtype) -> TMaze:
-        """What is played."""
+        """The process that agents play."""
         return TMaze(self.L, device=device, dtype=dtype)
 
 
@@ -49,7 +49,7 @@ PROCESSES: Registry[type[Maze]] = Registry(
     {"tmaze": Maze},
     accepts=lambda kind: isinstance(kind, type) and issubclass(kind, Maze),
 )
-"""What agents can be trained on, by name."""
+"""The tasks of agents by name."""
 
 OF_AGENTS = ("classic", "warmup", "double", "double-classic")
 
@@ -106,22 +106,22 @@ class AgentConfig(Config):
 
     @classmethod
     def versions(cls) -> Mapping[str, Version]:
-        """What ``version`` may be."""
+        """The versions by name."""
         return {name: VERSIONS[name] for name in OF_AGENTS}
 
     @property
     def input_size(self) -> int:
-        """The previous action, the observation and, where asked for, the previous reward."""
+        """The size of the previous action, the observation and, if asked for, the previous reward together."""
         return TMaze.actions + TMaze.observation_size + self.reward_input
 
     @property
     def output_size(self) -> int:
-        """A value for each action."""
+        """The number of actions: the network has a value for each."""
         return TMaze.actions
 
     @property
     def duration(self) -> int:
-        """The episodes."""
+        """The number of episodes."""
         return self.episodes
 
     @property

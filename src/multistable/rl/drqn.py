@@ -34,7 +34,7 @@ from multistable.training.seeds import generator
 STAGES = 4
 # A recorded gradient step has fixed sizes: its time steps, and its rows, are rounded up to one of so many sizes.
 RECORDED_SIZES = 4
-# Bounds the memory of a pass over all that is stored.
+# The episodes of one pass over the stored transitions, which bound its memory.
 EPISODES_AT_ONCE = 256
 # n of Algorithm 3.
 WARMUP_BATCH_SIZE = 200
@@ -73,7 +73,7 @@ class Episode(NamedTuple):
     """The outcome of an episode of training for each of R agents; the tensors are on the agents' device."""
 
     number: int
-    """Counted from 1."""
+    """The number of the episode, counted from 1."""
     returns: Tensor
     """The non-discounted return of the episode played, exploration included, ``(R,)``."""
     lengths: Tensor
@@ -89,7 +89,7 @@ class DRQN:
     agents of one seed, one of them warmed up, start with the same weights and the same replay buffer.
 
     Args:
-        pomdp: what is played; each agent plays by itself.
+        pomdp: the process to play; each agent plays by itself.
         networks: the recurrent part of each agent's Q-network, an ``ms.RNN`` with :func:`input_size` inputs; copied.
         seeds: one for each agent.
         warm: which agents are warmed up before they learn; one value for all, or one for each.
@@ -132,7 +132,7 @@ class DRQN:
         return len(self.seeds)
 
     def train(self, episodes: int) -> Iterator[Episode]:
-        """Algorithm 4, until ``episodes`` episodes have been played; it goes on from where it was.
+        """Train by Algorithm 4 until ``episodes`` episodes have been played, from where training stopped before.
 
         Each time the iterator is asked for the next item, an episode is played and learnt from.
         """
@@ -157,7 +157,7 @@ class DRQN:
     def fill(self) -> None:
         """Fill the replay buffer with episodes of the exploration policy.
 
-        An agent whose buffer is full plays on until those of the others are full too, but nothing of that is stored.
+        An agent whose buffer is full plays on until all buffers are full, but these episodes are not stored.
         """
         number = 0
         while bool((filling := self.replay.written < self.settings.capacity).any()):
@@ -189,7 +189,7 @@ class DRQN:
         return history
 
     def play(self) -> Episodes:
-        """The next episode of each agent, epsilon-greedy; the episode after it overwrites its tensors."""
+        """Play the next episode of each agent, epsilon-greedy. The episode after it overwrites its tensors."""
         self.player.play(self._chance("episode", self.episode))
         return self.player.episodes()
 
@@ -249,7 +249,7 @@ class DRQN:
         return self.descend(self.loss(batch, stages))
 
     def _recorded_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
-        """The same on a GPU, where all passes take all time steps: a step is recorded for each of a few sizes."""
+        """A gradient step on a GPU, where all passes take all time steps: a few sizes have a recorded step each."""
         longest = _rounded(int(lengths.max()), self.pomdp.horizon)
         count = _rounded(int((lengths > 0).sum(dim=-1).max()), self.settings.batch_size)
         if (longest, count) not in self._recorded:
@@ -305,7 +305,7 @@ class DRQN:
             value.copy_(tensors[name])
 
     def _identity(self) -> dict[str, Any]:
-        """What a stored state must agree with, beside the networks."""
+        """What a stored state must agree with, besides the networks."""
         settings = dataclasses.asdict(self.settings)
         return {"seeds": self.seeds, "warm": self.warm, "settings": settings, "horizon": self.pomdp.horizon}
 
@@ -315,7 +315,7 @@ def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
     if not isinstance(pomdp, POMDP):
         raise TypeError(
             f"pomdp must be a POMDP, for instance TMaze(20), got {pomdp!r}; multistable.rl.gym_agent.GymPOMDP makes "
-            "one of the id of a Gymnasium environment, or of a function that makes it"
+            "one from the id of a Gymnasium environment, or from a function that makes the environment"
         )
     return pomdp.actions + pomdp.observation_size + reward_input
 
@@ -374,7 +374,7 @@ def _check(members: Sequence[RNN], agents: DRQN) -> None:
 def _check_state(
     mine: dict[str, Tensor], tensors: dict[str, Tensor], identity: dict[str, Any], notes: dict[str, Any]
 ) -> None:
-    """Check that a stored state is one of these agents. A setting that it does not know had its default then."""
+    """Check that a stored state is one of these agents. A setting that the state lacks had its default value."""
     stored = notes | {"settings": dataclasses.asdict(Settings()) | notes.get("settings", {})}
     other = [name for name, value in identity.items() if stored.get(name) != value]
     if other:

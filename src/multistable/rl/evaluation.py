@@ -17,7 +17,7 @@ from multistable.training.adam import warn_of_passed_over
 from multistable.training.seeds import generator
 
 STARTS = 10
-"""Episodes of an evaluation where there are too many initial states to play all of them."""
+"""The number of episodes of an evaluation, if there are too many initial states to play all of them."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Evaluation:
     vaa: list[float | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The evaluation as JSON has it."""
         return asdict(self)
 
 
 class Evaluator:
     """Plays the greedy policies of agents. This has no influence on their training.
 
-    Warns of agents some of whose gradients were not finite since the last evaluation.
+    It warns of agents that have had gradients that were not finite since the last evaluation.
 
     Args:
         agents: the agents.
@@ -127,7 +127,7 @@ def watch(
     on_evaluation: Callable[[Evaluation], None] | None = None,
     **measure_options: Any,
 ) -> Iterator[Evaluation]:
-    """Train until ``episodes`` episodes have been played. Evaluate before the first and every few episodes.
+    """Train until ``episodes`` episodes have been played. Evaluate before the first one, and then every few episodes.
 
     Args:
         evaluate_every: episodes between two evaluations.
@@ -169,7 +169,7 @@ def first_optimal(evaluations: Sequence[Evaluation]) -> list[int | None]:
 def greedy_policy(agents: DRQN, index: int) -> Policy:
     """The greedy policy of one agent as a function, for instance for ``TMaze.is_optimal``."""
     if agents.settings.reward_input:
-        raise ValueError("a policy of observations alone cannot be had of agents whose input has the reward")
+        raise ValueError("agents whose input has the reward have no policy of observations alone")
     network, pomdp = agents.network, agents.pomdp
     one_hot = torch.eye(max(pomdp.actions, pomdp.observation_size), device=pomdp.device, dtype=pomdp.dtype)
 
@@ -177,8 +177,8 @@ def greedy_policy(agents: DRQN, index: int) -> Policy:
     def policy(observations: Tensor, memory: Any) -> tuple[Tensor, Any]:
         if observations.dim() != 1 or observations.is_floating_point():
             raise TypeError(
-                "a policy takes observations as indices, a tensor (n,) of integers, and a process whose observations "
-                f"are vectors has none such, got {tuple(observations.shape)} of {observations.dtype}"
+                "a policy takes observations as indices, a tensor (n,) of integers, not as vectors, "
+                f"got {tuple(observations.shape)} of {observations.dtype}"
             )
         seen = one_hot[observations, : pomdp.observation_size]
         previous = torch.zeros(len(seen), pomdp.actions, device=pomdp.device, dtype=pomdp.dtype)

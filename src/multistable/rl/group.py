@@ -1,4 +1,4 @@
-"""Agents in run folders: those of one architecture play and learn together."""
+"""How agents of one architecture play and learn together."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +48,7 @@ class AgentGroup(Group[AgentConfig]):
         return told
 
     def _warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:
-        """One agent at a time: the histories of each have their own lengths."""
+        """Warm up one agent at a time, since the histories of each agent have their own lengths."""
         (index,) = members
         config = self.configs[index]
 
@@ -75,7 +75,7 @@ class AgentGroup(Group[AgentConfig]):
                 on_step(episode.number, 1)
 
     def evaluate(self) -> Evaluation:
-        """The greedy policies, and VAA where it is due."""
+        """Evaluate the greedy policies, and VAA if it is due."""
         every, episode = self.shared.vaa_every, self.done
         due = every and (episode % every == 0 or episode == self.shared.episodes)
         with self.shared.computing():
@@ -108,6 +108,6 @@ class AgentGroup(Group[AgentConfig]):
         ]
 
     def weights(self, run: int) -> dict[str, Tensor]:
-        """The last ones."""
+        """The last weights."""
         named = self.agents.parameters.items()
         return {name.replace("rnn.network.", "rnn.", 1): tensor[run] for name, tensor in named}

@@ -24,7 +24,7 @@ class GymPOMDP(POMDP):
     """A Gymnasium environment for each agent; the host steps them one after the other.
 
     Observations are flattened to vectors, discrete ones to one-hot vectors. Each episode begins with
-    ``reset(seed=...)``. This seed is drawn from the agent's own, so that all that is random follows from the latter.
+    ``reset(seed=...)``. The agent's own seed decides this seed, and so everything that is random.
 
     Args:
         environment: an id for ``gymnasium.make``, or a function that makes an environment.

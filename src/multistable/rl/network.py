@@ -12,7 +12,7 @@ from multistable.training.model import Readout
 
 
 class Stage(NamedTuple):
-    """Time steps ``start`` to ``end`` of the first ``rows`` histories of each agent, which have so many."""
+    """Time steps ``start`` to ``end``, which only the first ``rows`` histories of each agent reach."""
 
     start: int
     end: int
@@ -20,7 +20,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(lengths: Tensor, count: int) -> list[Stage]:
-    """Divide histories of ``lengths (R, n)``, longest first, into equal stages: few steps go beyond their ends."""
+    """Divide the time of histories of ``lengths (R, n)``, longest first, into ``count`` stages of equal length."""
     longest = int(lengths.max())
     width = -(-longest // count)
     return [

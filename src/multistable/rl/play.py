@@ -10,7 +10,7 @@ from multistable.rl.pomdp import POMDP
 from multistable.rl.replay import Episodes
 from multistable.scan.graphs import Graphed
 
-# On a GPU the host looks once in so many steps whether all episodes are over: it waits for all that was launched.
+# On a GPU the host asks only once in so many steps whether all episodes are over: the answer waits for all launches.
 LOOK_EVERY = 32
 
 
@@ -18,7 +18,7 @@ class Chance(NamedTuple):
     """All that is random in some episodes, drawn before they begin."""
 
     starts: Tensor
-    """From U(0, 1), ``(R, n)`` on the CPU."""
+    """The draws for :meth:`POMDP.reset`, from U(0, 1), ``(R, n)`` on the CPU."""
     explores: Tensor
     """Whether each step is one of exploration, ``(H, R, n)``."""
     actions: Tensor
@@ -30,7 +30,7 @@ class Player:
 
     Args:
         network: the Q-networks; agents act greedily on their values.
-        pomdp: what is played.
+        pomdp: the process to play.
         copies: n.
         reward_input: inputs are (a_{t-1}, o_t, r_{t-1}) instead of (a_{t-1}, o_t).
     """
@@ -56,7 +56,7 @@ class Player:
 
     @torch.no_grad()
     def play(self, chance: Chance, *, explore_only: bool = False) -> None:
-        """Play an episode in every copy; this object's tensors then have what happened.
+        """Play an episode in every copy, and write what happens into the tensors of this object.
 
         Args:
             chance: all that is random in it.

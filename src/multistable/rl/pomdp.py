@@ -30,7 +30,7 @@ class POMDP(ABC):
     matter.
 
     Attributes:
-        actions: how many.
+        actions: how many there are.
         observation_size: the features of an observation.
         exploration: the probability of each action under the exploration policy.
         horizon: H, after which episodes are truncated.
@@ -66,7 +66,7 @@ class POMDP(ABC):
         """One step of every copy: ``action (...)`` from {0, ..., actions - 1}."""
 
     def checked(self, action: Any) -> Tensor:
-        """Actions ``(...)`` as indices, or an error where one is none of {0, ..., actions - 1}.
+        """Actions ``(...)`` as indices; an error if one of them is not in {0, ..., actions - 1}.
 
         Without this check, -1 would be the last row of a table. While a CUDA graph is recorded no value can be read:
         the actions then come from the agents themselves.

@@ -20,7 +20,7 @@ class Episodes(NamedTuple):
     lengths: Tensor
     """How many transitions, ``(R,)``."""
     terminated: Tensor
-    """``(R,)``, whether the last state is terminal; an episode that was truncated has none."""
+    """``(R,)``, whether the last state is terminal; that of a truncated episode is not."""
 
 
 class Passes(NamedTuple):
@@ -211,6 +211,6 @@ class Replay:
             raise RuntimeError("the replay buffer is empty, so nothing can be learnt: DRQN.prepare() fills it")
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that has to be kept, by name."""
+        """The tensors that a checkpoint keeps, by name."""
         names = ("inputs", "next_inputs", "actions", "times", "rewards", "terminal", "next_values", "written")
         return {name: getattr(self, name) for name in names}

@@ -50,8 +50,8 @@ def engine(*, backend: str | None = None, precision: str | None = None) -> Itera
     gets: ``"triton"`` is the fused loop on a GPU, ``"cpu"`` the one on the CPU.
 
     Args:
-        backend: ``"auto"`` for the fused loop where there is one, ``"fused"`` for the same, or an error where there is
-            none, ``"reference"`` for the plain loop.
+        backend: ``"reference"`` for the plain loop; ``"fused"`` for the fused loop, or an error where there is none;
+            ``"auto"`` for the fused loop where there is one, else the plain loop.
         precision: the least precision of float32 products on a GPU: ``"ieee"`` (float32), ``"tf32x3"`` (almost float32)
             or ``"tf32"``.
     """
@@ -80,7 +80,7 @@ class Choice:
 
 
 def choose(cell: Cell[Any], u: Tensor) -> Choice:
-    """The time loop that the present settings lead to; an explicit ``"fused"`` that cannot be had is an error."""
+    """The time loop that the present settings lead to; an error if they ask for a fused loop that cannot run."""
     backend = _settings.get().backend
     if backend == "reference":
         return Choice("reference", "asked for")

@@ -62,7 +62,7 @@ class Graphed:
 
 
 def _on_a_side_stream(step: Callable[..., Any], inputs: Sequence[Tensor]) -> Any:
-    """Run a step off the default stream, as recording wants of the runs before it."""
+    """Run a step off the default stream, which recording requires of the runs before it."""
     side, present = torch.cuda.Stream(), torch.cuda.current_stream()
     side.wait_stream(present)
     with torch.cuda.stream(side):

@@ -28,7 +28,7 @@ class Adam:
         max_norms: the largest norm of each member's gradient, ``(R,)``, infinite for no limit; a longer gradient is
             :func:`shortened`. ``None`` for no limits at all.
         fused: compute a step by two kernels that read everything once, not by PyTorch's operations one after the
-            other. ``None`` for kernels where they can run (:func:`fits_kernels`).
+            other. ``None`` chooses the kernels where they can run (:func:`fits_kernels`).
     """
 
     betas = (0.9, 0.999)
@@ -91,7 +91,7 @@ class Adam:
 
     def _usable(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients, with 0 for members that cannot use theirs; these are counted."""
-        # Extreme entries and not a sum of squares: without an order of summation each member is judged as if alone.
+        # Extreme entries, not a sum of squares: a sum depends on its order, and so on the other members.
         members = [g.reshape(len(self._passed_over), -1) for g in gradients]
         extremes = torch.stack([extreme for m in members for extreme in (m.amax(dim=1), m.amin(dim=1))])
         finite = extremes.square().isfinite().all(dim=0)

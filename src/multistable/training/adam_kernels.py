@@ -57,7 +57,7 @@ def judge(
 
     ``taken`` is how many steps were taken before. ``now (3,)`` becomes the number of this step and the factors that
     correct the mean and the root of the square for their start at 0. ``unusable (R,)`` becomes the number of this step
-    for members that cannot use their gradient. Other numbers are of other steps, so that it is never cleared.
+    for members that cannot use their gradient. Any other number is that of an earlier step, so nothing is ever cleared.
     """
     step = tl.load(taken) + 1.0
     if tl.program_id(0) == 0:
@@ -75,7 +75,7 @@ def judge(
     if found > 0:
         before = tl.atomic_xchg(unusable + member, step.to(tl.int64))
         if before != step.to(tl.int64):
-            tl.atomic_add(passed_over + member, 1)  # Only the first program to find one in this step.
+            tl.atomic_add(passed_over + member, 1)  # Only the first program that finds one in this step counts it.
 
 
 @triton.jit
@@ -83,7 +83,7 @@ def update_entries(
     parameter, mean, square, gradient, count, usable, rate, correction,
     FIRST: tl.constexpr, SECOND: tl.constexpr, EPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """``count`` entries, each read once and written once."""
+    """Update ``count`` entries; each is read once and written once."""
     entry = tl.arange(0, BLOCK)
     mask = entry < count
     g = tl.load(gradient + entry, mask=mask, other=0.0)
@@ -110,7 +110,7 @@ def update(
     """
     step = tl.load(now)
     if tl.program_id(0) == 0:
-        tl.store(taken, step)  # Not in judge, all programs of which read it.
+        tl.store(taken, step)  # Not in judge: all its programs read ``taken``.
     index, member, at, count = place(widths, members, BLOCK)
     usable = tl.load(unusable + member) != step.to(tl.int64)
     rate = tl.load(rates + member) * tl.load(now + 1).to(tl.float32)

@@ -13,7 +13,7 @@ from multistable.training.seeds import generator
 
 
 def decoder_of(config: RunConfig) -> Model:
-    """The decoder of a run: a network as large as the run's own, with other weights, whose readout is an input."""
+    """The decoder of a run: a network as large as the run's own, with other weights, whose outputs are inputs."""
     return Model.of(config, outputs=config.task.input_size, purpose="decoder")
 
 

@@ -1,4 +1,4 @@
-"""Callbacks: objects that hear of what happens in a training."""
+"""Callbacks: objects that are told what happens in a training."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class Callback:
         """The ``step``-th gradient step of ``epoch`` has been launched."""
 
     def on_epoch(self, configs: Configs, metrics: Sequence[dict[str, Any]]) -> None:
-        """The metrics of an epoch, or of an evaluation, are recorded; those of 0 are from before training."""
+        """The metrics of an epoch, or of an evaluation, are recorded; epoch 0 is before training."""
 
     def on_end(self, configs: Configs, summaries: Sequence[dict[str, Any]]) -> None:
         """Runs have finished."""

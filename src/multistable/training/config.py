@@ -25,12 +25,12 @@ VERSIONS = {
 
 
 def auxiliary(run: Config) -> bool:
-    """Whether a run has an auxiliary loss, for settings that have no influence on the others."""
+    """Whether a run has an auxiliary loss: some settings matter to such runs alone."""
     return run.kind.auxiliary
 
 
 def never(run: Config) -> bool:
-    """For settings that have no influence on any run."""
+    """False: some settings have no influence on any run."""
     return False
 
 
@@ -144,17 +144,17 @@ class RunConfig(Config):
 
     @classmethod
     def versions(cls) -> dict[str, Version]:
-        """What ``version`` may be."""
+        """The versions by name."""
         return VERSIONS
 
     @property
     def input_size(self) -> int:
-        """That of the task."""
+        """The features of the task's input."""
         return self.task.input_size
 
     @property
     def output_size(self) -> int:
-        """That of the task."""
+        """The features of the task's answer."""
         return self.task.output_size
 
     @property
@@ -174,7 +174,7 @@ class RunConfig(Config):
 
     @property
     def duration(self) -> int:
-        """The epochs of pretraining and of training, see :attr:`unit`."""
+        """The number of epochs of pretraining and of training."""
         return self.pretraining + self.epochs
 
     @property

@@ -25,11 +25,11 @@ class Course:
         self.after(0)
 
     def after(self, step: int) -> None:
-        """Measure VAA if it is due after so many steps."""
+        """Measure VAA if it is due after ``step`` steps."""
         if step in self._due:
             since = time.perf_counter()
             self._measured[step] = self._vaa()
-            # A measure that is only there to be drawn is no cost of the warmup.
+            # A measure that is made only for a figure is not a cost of the warmup.
             self._began += time.perf_counter() - since
         self._stepped = time.perf_counter()
 

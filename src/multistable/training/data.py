@@ -59,7 +59,7 @@ def sets(configs: Sequence[RunConfig], split: Split, device: torch.device) -> Se
 
 
 def _draw(config: RunConfig, seed: int, split: Split, device: torch.device) -> tuple[Data, bool]:
-    """The set of one run, and whether every seed has the same."""
+    """The set of one run, and whether every seed has the same set."""
     draw = generator(seed, split)
     before = draw.get_state()
     task, dtype = config.task, getattr(torch, config.dtype)

@@ -79,7 +79,7 @@ class FusedStep:
                     p, m, s, g, widths, members, self._rates, self._taken, self._now, self._unusable,
                     FIRST=first, SECOND=second, EPS=eps, **options,
                 )  # fmt: skip
-        # PyTorch's operations do this by themselves: a graph that still needs the old weights then raises.
+        # PyTorch's own operations do this too: a graph that still needs the old weights then raises.
         torch.autograd.graph.increment_version([*parameters, *means, *squares])
 
 

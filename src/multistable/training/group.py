@@ -32,7 +32,7 @@ class Group(ABC, Generic[AnyConfig]):
 
     Args:
         configs: of runs that :meth:`Config.goes_with` says can be trained together.
-        device: where.
+        device: where to train them.
     """
 
     def __init__(self, configs: Sequence[AnyConfig], device: torch.device) -> None:
@@ -64,9 +64,9 @@ class Group(ABC, Generic[AnyConfig]):
 
     @abstractmethod
     def measure(self, stepping: float) -> Columns:
-        """What is recorded now.
+        """The values to record now.
 
-        Among it is ``passed_over``, how many gradients of each run were not finite since the last time.
+        Among them is ``passed_over``, how many gradients of each run were not finite since the last time.
 
         Args:
             stepping: the seconds that training, or the first weights, took since the last time.
@@ -94,7 +94,7 @@ class Group(ABC, Generic[AnyConfig]):
         A network that diverges keeps its initial weights, and the others are warmed up without it.
         """
         try:
-            # What did not become multistable is told by the course of its warmup.
+            # The course of a warmup tells whether the network became multistable.
             with warnings.catch_warnings(action="ignore", category=WarmupWarning):
                 return self._warm_up(members, on_step)
         except WarmupDivergedError as error:
@@ -104,11 +104,11 @@ class Group(ABC, Generic[AnyConfig]):
 
     @abstractmethod
     def _warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:
-        """:meth:`warm_up` that may diverge, and then leaves all weights as they were."""
+        """Warm up some of the runs, or raise :class:`WarmupDivergedError` and leave all weights as they were."""
 
     @property
     def warmup_options(self) -> dict[str, Any]:
-        """What all runs of the group give to ``ms.warmup``."""
+        """The arguments of ``ms.warmup`` that all runs of the group share."""
         return {
             "algorithm": self.shared.warmup_algorithm,
             "steps": self.shared.most_warmup_steps,
@@ -121,7 +121,7 @@ class Group(ABC, Generic[AnyConfig]):
 
     @property
     def measure_options(self) -> dict[str, Any]:
-        """What all runs of the group give to ``ms.measure``."""
+        """The arguments of ``ms.measure`` that all runs of the group share."""
         return {
             "batches": self.shared.vaa_batches,
             "batch_size": self.shared.vaa_batch_size,
@@ -131,6 +131,6 @@ class Group(ABC, Generic[AnyConfig]):
 
 
 def first_and_last(name: str, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The first and the last value of something that is not measured every time, as results have them."""
+    """The first and the last value of a quantity that is not measured every time, as results have them."""
     values = [row[name] for row in metrics if name in row] or [None]
     return {f"initial_{name}": values[0], f"final_{name}": values[-1]}

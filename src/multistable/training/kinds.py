@@ -1,4 +1,4 @@
-"""The kinds of runs. They are named here, and imported when a run of the kind is met."""
+"""The kinds of runs. Each is named here, and imported when it is needed."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,7 +14,7 @@ KINDS = {
 
 
 def config_class(task: str) -> type[Config]:
-    """The class of the configurations of runs on a task, by its name; the first kind's for a name that none has."""
+    """The configuration class of runs on a task, by the task's name; the first kind's if no kind has that task."""
     return next((kind for kind in _config_classes() if task in kind.tasks), next(_config_classes()))
 
 
@@ -25,7 +25,7 @@ def group_class(config: Config) -> Any:
 
 
 def _config_classes() -> Iterator[type[Config]]:
-    """Each is imported when it is asked for."""
+    """The configuration classes, each imported when it is asked for."""
     return map(_imported, KINDS)
 
 

@@ -79,7 +79,7 @@ class Model(nn.Module):
 
         Args:
             config: the run.
-            outputs: how many the readout has; those of the task when not given.
+            outputs: how many outputs the readout has; by default as many as the task.
             purpose: names the random numbers that the weights are drawn from.
         """
         dtype = getattr(torch, config.dtype)

@@ -52,7 +52,7 @@ class Version:
 
 
 def warmed(run: "Config") -> bool:
-    """Whether a run has a warmup, for settings that have no influence on the others."""
+    """Whether a run has a warmup: some settings matter to such runs alone."""
     return run.kind.warmed
 
 
@@ -61,18 +61,18 @@ def warmed(run: "Config") -> bool:
 class Config(ABC):
     """A run: everything that its result depends on. A kind of runs is a frozen dataclass of this class.
 
-    Two runs with equal configurations are the same run. Where its files lie, the device and which other runs it
-    shares a launch with are not part of it.
+    Two runs with equal configurations are the same run. The folder, the device and the other runs that a run is
+    trained with are not part of its configuration.
     """
 
     unit: ClassVar[str]
-    """What training is counted in, ``"epoch"`` or ``"episode"``: each line of metrics says which it is of."""
+    """What training is counted in, ``"epoch"`` or ``"episode"``: each line of metrics has the number of its unit."""
 
     tasks: ClassVar[Registry[Any]]
-    """What runs of the kind can be trained on."""
+    """The tasks of this kind of runs."""
 
     unnamed: ClassVar[Mapping[str, Any]]
-    """What a run's hash leaves out in place of a default, for settings whose default depends on the task."""
+    """Values that a run's hash leaves out like defaults, of settings whose default depends on the task."""
 
     task: Any = field(metadata=about("What is to be learned, a frozen dataclass with a ``length``."))
     cell: str = field(metadata=about("A name in ``ms.CELLS``, or ``module:Class``.", CELLS.checked, NETWORK))
@@ -144,7 +144,7 @@ class Config(ABC):
     dtype: str = setting("float32", "Type of weights and data: float32 or float64.", one_of(DTYPES))
 
     def __post_init__(self) -> None:
-        _ = self.task_name  # An error for a task that has none.
+        _ = self.task_name  # An error for a task without a name.
         for name, size in self.task.paper_sizes.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, size)
@@ -212,7 +212,7 @@ class Config(ABC):
 
     @abstractmethod
     def goes_with(self) -> Self:
-        """A key of the runs that can be trained in one launch: those with equal ones."""
+        """A key: runs with equal keys can be trained in one launch."""
 
     @property
     def kind(self) -> Version:
@@ -251,7 +251,7 @@ class Config(ABC):
         return cls(**settings | {"task": cls.make_task(task.pop("name"), task, data)})
 
     def stored(self) -> dict[str, Any]:
-        """:meth:`to_dict`, and where another process can import the classes from that are registered in this one."""
+        """:meth:`to_dict`, and the places from which another process can import classes that are registered here."""
         imports = {"cell": CELLS.imported_as(self.cell), "task": self.tasks.imported_as(self.task_name)}
         imports = {name: place for name, place in imports.items() if place is not None}
         return self.to_dict() | ({"imports": imports} if imports else {})

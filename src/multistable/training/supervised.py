@@ -119,7 +119,7 @@ class SupervisedGroup(Group[RunConfig]):
         ends = epoch in (shared.pretraining, shared.duration)
         columns: dict[str, Sequence[Any] | None] = {}
         if shared.kind.auxiliary:
-            # The cost of pretraining is that of its steps: the measures of each epoch are there to be watched.
+            # The cost of pretraining is that of its steps alone: the measures of each epoch are only for the record.
             columns |= {"phase": [self.phase(epoch)] * runs, "step_seconds": [round(stepping, 3)] * runs}
         columns |= self._losses
         columns["reconstruction_loss"] = self.reconstruct()
@@ -164,11 +164,11 @@ class SupervisedGroup(Group[RunConfig]):
         return {"pretraining": {"seconds": taken, "steps": len(pretrained) * self.steps}}
 
     def weights(self, run: int) -> dict[str, Tensor]:
-        """Those of the lowest validation loss."""
+        """The weights of the lowest validation loss."""
         return {name: tensor[run] for name, tensor in self._best_weights.items()}
 
     def phase(self, epoch: int) -> str:
-        """``"pretraining"`` or ``"training"``; epoch 0 belongs to what comes first."""
+        """``"pretraining"`` or ``"training"``; epoch 0 belongs to the first phase."""
         pretraining = self.shared.pretraining
         return "pretraining" if pretraining and epoch <= pretraining else "training"
 
@@ -182,7 +182,7 @@ class SupervisedGroup(Group[RunConfig]):
         self._decoder = {} if self.auxiliary is None else dict(self.auxiliary.decoder.named_parameters())
 
     def _enter(self, phase: str, steps: int = 0) -> None:
-        """Set what is minimised in a phase, and the optimiser, which has taken ``steps`` steps of the phase before."""
+        """Begin a phase: set its losses, and its optimiser, which has taken ``steps`` steps of the phase already."""
         self._phase, pretraining = phase, phase == "pretraining"
         self._minimised = [] if pretraining else ["training_loss"]
         self._minimised += [] if self.auxiliary is None else ["training_reconstruction_loss"]
@@ -247,7 +247,7 @@ class SupervisedGroup(Group[RunConfig]):
         """VAA of some of the runs for their training sequences; ``None`` where states do not stay finite.
 
         Args:
-            members: which.
+            members: the numbers of the runs.
             ensemble: of their networks.
         """
 
@@ -276,7 +276,7 @@ class SupervisedGroup(Group[RunConfig]):
 
     @torch.no_grad()
     def reconstruct(self) -> list[float] | None:
-        """The auxiliary loss of each run on its validation set, where it has one."""
+        """The auxiliary loss of each run on its validation set; ``None`` for runs without such a loss."""
         if self.auxiliary is None:
             return None
         rows, losses = self.rows.validation, torch.zeros(len(self.configs), dtype=torch.float64, device=self.device)
@@ -334,10 +334,10 @@ class SupervisedGroup(Group[RunConfig]):
 
 
 def _where_finite(of: Callable[[list[int], Ensemble], list[Any]], members: list[int], ensemble: Ensemble) -> list[Any]:
-    """Something of some runs, asked for all at once; ``None`` for those whose states do not stay finite.
+    """The values of ``of`` for some runs, asked for all at once; ``None`` for runs whose states do not stay finite.
 
     Args:
-        of: gives it for runs by their numbers, from the ensemble of their networks.
+        of: gives a value for each run, from the numbers of the runs and the ensemble of their networks.
     """
     try:
         return of(members, ensemble)

@@ -19,7 +19,7 @@ from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
 BATCH_SIZE = AtMost(32)
-"""The states of a batch, if they are not given."""
+"""The default number of states of a batch."""
 
 
 class DivergedError(RuntimeError):

@@ -15,7 +15,8 @@ from multistable.dynamics.system.system import States, System, flat, map_states,
 
 DISPLACEMENT = 1e-8
 """The distance of a companion from a state of norm 1. It is half-way between 1, where a step is no longer linear, and
-the rounding of float64: each changes an exponent by some 1e-9. It grows with the root of the norm of larger states."""
+the rounding of float64, so each changes an exponent by some 1e-9. It grows with the root of the norm of larger states.
+"""
 LEAST = 1e-12
 """The least distance as a share of the norm. Beyond a norm of 1e8, the root would be lost in rounding."""
 PAUSE = 2
@@ -62,11 +63,11 @@ def lyapunov(
     steps: int = 1000,
     generator: Generators = None,
 ) -> Lyapunov:
-    """The largest Lyapunov exponent at the settled states, which tells how those that still move do so.
+    """The largest Lyapunov exponent at the settled states, which tells whether and how these still move.
 
     States that VAA counts as different attractors may be at rest, drift together too slowly for M steps to show it, or
     wander over one strange attractor. The exponent is negative and large in the first case, negative and small in the
-    second, positive in the third; it is 0 on a continuum of fixed points and on a cycle that is slid along.
+    second, positive in the third; it is 0 on a continuum of fixed points and on a cycle along which states can slide.
 
     The states are those that :func:`measure` compares; with the same arguments they are the very same. Beside each one
     a companion in a random direction is followed in float64, and brought back near it every few steps. In the first
@@ -96,7 +97,7 @@ def lyapunov(
 
 
 def _in_float64(rnn: nn.Module, states: States, u: Tensor) -> System:
-    """A network with float64 parameters and buffers as a system, or an error if it computes in less all the same."""
+    """A network with float64 parameters and buffers as a system; an error if it still computes in lower precision."""
     accepted = f"{type(rnn).__name__} must compute in float64 when its parameters and buffers are in float64"
     try:
         system = system_of(rnn, u.shape[-1]).with_present_weights()
@@ -109,7 +110,7 @@ def _in_float64(rnn: nn.Module, states: States, u: Tensor) -> System:
 
 
 def _exponents(system: System, states: States, u: Tensor, steps: int, draws: Draws) -> Tensor:
-    """The mean logarithm ``(..., n)`` of what a step makes of a small difference, over the second half of the steps."""
+    """The mean logarithm ``(..., n)`` of the growth of a small difference in a step, over the second half of steps."""
     n = u.shape[-2]
     both_inputs = torch.cat([u, u], dim=-2)
     companions, before = _near(states, map_states(lambda x: draws.normal(*x.shape[-2:]).to(x), states))

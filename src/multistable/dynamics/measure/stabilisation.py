@@ -39,9 +39,9 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
 
     A step is a function of the state alone. So a state that comes back to an earlier value, to the last bit, repeats
     what came between for ever. Once every state has been seen to come back, it is known exactly where each will be
-    after all the steps, and the early end changes no bit of the result. To wait for states that no longer move would
-    not do, since rounding keeps them jittering on short cycles. A state that still drifts, however slowly, never ends
-    the loop.
+    after all the steps, and the early end changes no bit of the result. It would not do to wait until states no longer
+    move, since rounding keeps them jittering on short cycles. A state that still drifts, however slowly, never ends the
+    loop.
 
     Args:
         system: the network over its present weights.
@@ -61,7 +61,7 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
         back = (present == snapshot).all(dim=-1) & (periods == 0)
         periods = torch.where(back, done - since, periods)
         if done < steps and bool((periods > 0).all()):
-            # How many more steps lead each state to its end; a whole period if that is where it is now.
+            # How many more steps lead each state to its end; a whole period if it is there now.
             ahead = torch.remainder(steps - done - 1, periods) + 1
             most = int(ahead.max())
             states = system.states_at(u.expand(most, *u.shape), ahead.cpu(), states)

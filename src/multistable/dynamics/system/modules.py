@@ -106,7 +106,7 @@ class _Convention:
 
 
 def _discover(module: nn.Module, features: int, batch_first: bool) -> _Convention:
-    """Find out by calling the module with inputs of different sizes."""
+    """Find out the convention of a module by calls with inputs of different sizes."""
     like = example_of(module)
 
     def state_after(*shape: int) -> Any:
@@ -139,7 +139,7 @@ def _discover(module: nn.Module, features: int, batch_first: bool) -> _Conventio
 
 
 def example_of(module: nn.Module) -> Tensor:
-    """A tensor of the module's device and type: a parameter, or a buffer where it has none."""
+    """A tensor of the module's device and type: a parameter, or a buffer if it has no parameter."""
     tensors = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
     return next(tensors, torch.empty(0))
 

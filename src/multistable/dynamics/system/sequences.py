@@ -18,7 +18,7 @@ ACCEPTED = (
 
 
 class AtMost(int):
-    """A default size: if there are fewer sequences, all are taken, while a size that was given is then an error."""
+    """A default size: if there are fewer sequences, all are taken. A size that the user gave is then an error."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
-# Where not all states are needed, those of so many time steps are in memory at once.
+# Where only some states are needed, those of this many time steps are in memory at once.
 WINDOW = 60
 
 States = list[LayerState]
@@ -50,7 +50,7 @@ class System:
         return self.layers[0].input_size
 
     def with_present_weights(self) -> "System":
-        """The same system for as long as its weights do not change: layers that derive theirs do so once, not always.
+        """The same system, valid until its weights change: layers that derive their weights do so only once.
 
         Gradients flow to the parameters, unless they are switched off.
         """
@@ -189,7 +189,7 @@ def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> 
 
 
 def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
-    """States ``(..., n, d)`` out of those over time: at one time step, or at ``index (..., n)``, one for each."""
+    """States ``(..., n, d)`` at one time step, or each at its own, ``index (..., n)``, taken from states over time."""
     if isinstance(index, int):
         return map_states(lambda x: x[index], states)
     where = index.unsqueeze(0).unsqueeze(-1)

@@ -32,8 +32,8 @@ FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
 CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 20.0
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
-# distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training. It
-# goes on until it is firm, for as many steps as Algorithm 3 has at most.
+# distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training. Its
+# warmup goes on until it is firm, for at most as many steps as Algorithm 3 has.
 FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
 # A network starts again from its first weights after so many steps in a row with bounds below a quarter of the longest.
 PATIENCE = 50
@@ -91,7 +91,7 @@ class _Progress:
         return self.wanted | firm | (step >= LOOSE_STEPS)
 
     def ready(self, step: int) -> Tensor:
-        """Which networks to verify; after ``limit`` steps all those that have not surely failed."""
+        """Which networks to verify; after ``limit`` steps all that may have succeeded."""
         grown = (self.longest >= self.most) & (~self.verified | self.may_end(step))
         due = torch.where(self.wanted, step % CHECK_WANTED == 0, grown)
         return (due | (self.limit == step) & (self.wanted | self.apart)) & ~self.finished
@@ -116,7 +116,7 @@ class _Progress:
         return again
 
     def end(self, step: int) -> None:
-        """Finish networks that have taken all their steps; of verified networks that is ``LOOSE_STEPS`` at most."""
+        """Finish networks that have taken all their steps; a verified network takes at most ``LOOSE_STEPS``."""
         self.finished = self.finished | (step >= self.limit) | self.verified & (step >= LOOSE_STEPS)
 
 
@@ -223,7 +223,7 @@ def _descend(
 
 
 def _outcome(warming: Warming, progress: _Progress, verification: Verification, corners: Corners | None) -> Outcome:
-    """The loss of each network: the distance to its corners for one with a wanted VAA, staying apart for the others."""
+    """The loss of each network: with a wanted VAA, how far states are from their corners; else from staying apart."""
     system = warming.system.with_present_weights()
     if corners is None:
         return _staying_apart(warming, system, progress, verification)

@@ -36,7 +36,7 @@ class Goal:
         return cls(targets, (targets < AS_MANY_AS_POSSIBLE) & (algorithm != "paper"), tolerance)
 
     def check(self, states: int) -> None:
-        """Raise unless so many states can have each wanted VAA."""
+        """Raise unless a batch of ``states`` states can have each wanted VAA."""
         too_low = self.target[self.wanted & (self.target < 1 / states)]
         if len(too_low):
             raise ValueError(

@@ -58,7 +58,7 @@ class Warming:
             self.on_step(step)
 
     def measuring(self, states: int, steps: int) -> None:
-        """Report that the true VAA of so many states is about to be measured, over so many steps."""
+        """Report that the true VAA of ``states`` states is about to be measured over ``steps`` steps."""
         self.line.measuring(len(self.history), states, steps)
 
 
@@ -115,7 +115,7 @@ def _for_weights(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def warmable_parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
-    """The parameters of the layers to warm up; one that layers share is listed once."""
+    """The parameters of the layers to warm up; a parameter that layers share is listed once."""
     found = {id(p): p for layer in system.layers for p in layer.warmable.parameters() if p.requires_grad}
     if not found:
         raise ValueError(f"the recurrent layers of {type(rnn).__name__} have no parameters that require gradients")

@@ -18,7 +18,7 @@ REASONS = {
     "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end at few "
     "attractors",
     "short": "VAA* did not come near its target",
-    "unverified": "the last measure finds it so, but the verification, which has more inputs, never did",
+    "unverified": "the last measure finds it multistable, but the verification, which has more inputs, never did",
 }
 """Why a network is not multistable, by its outcome."""
 
@@ -125,7 +125,7 @@ class WarmupHistory:
 
     @property
     def loss(self) -> Tensor:
-        """``(steps, ...)``."""
+        """The loss of each step, ``(steps, ...)``."""
         return torch.stack([step.loss for step in self._steps])
 
     @property

@@ -34,13 +34,13 @@ THOROUGH_INPUTS, WANTED_INPUTS, QUICK_STEPS = 40, 20, 1000
 # wanted VAA has to be met.
 ERRORS, WANTED_ERRORS, NEAR = 2.0, 3.0, 0.5
 # There are so many looks that some network will be lucky in one. It has to pass a second look, which decides, and there
-# under every input, since one input in ten can spoil a measure. This is added to the seed of its draws; it is more than
-# there are steps.
+# under every input, since one input in ten can spoil a measure. The second look adds this to the seed of its draws; it
+# is more than a warmup has steps.
 SECOND_LOOK = 10**6
 
 
 class Verdict(NamedTuple):
-    """The result of a look at some networks, those that were ``asked`` about; every tensor is ``(...)``."""
+    """The result of a look at the networks that were ``asked`` about; every tensor is ``(...)``."""
 
     passed: Tensor
     vaa: Tensor
@@ -139,7 +139,7 @@ class Verification:
         return near & self._several(shares)
 
     def _several(self, shares: Tensor) -> Tensor:
-        """Whether there is more than one attractor: one remembers nothing, however low the goal or VAA can be."""
+        """Whether there is more than one attractor: a network with one remembers nothing, however low its goal is."""
         return shares.mean(dim=-1) >= 1.5 / self.states
 
     def _standard_error(self, shares: Tensor) -> Tensor:

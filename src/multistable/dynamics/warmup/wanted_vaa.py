@@ -3,7 +3,7 @@
 Sequences are sorted into the cells of a grid by how they begin. Every cell has a corner of the cube of states, in which
 each unit has one of two values. The network learns two things, both within a few steps: states near a corner return to
 it under any input, and the states that sequences lead to go to the corner of their cell. Nothing has to be remembered
-for long during the warmup, since what returns within a few steps stays for ever.
+for long during the warmup, since a state that returns within a few steps stays for ever.
 """
 
 import math
@@ -24,7 +24,7 @@ from multistable.networks.layers import Layer, LayerState
 CORNER = 0.9
 # There should be so many times more attractors than are wanted, since some are reached late, or never.
 MORE = 1.1
-# The dimensions of the grid. With more of them fewer units tell its cells apart, but the beginnings are longer.
+# The dimensions of the grid. With more dimensions fewer units tell cells apart, but beginnings have to be longer.
 AXES = 2
 # How many sequences are told apart, and how long their beginnings are at least.
 SEQUENCES, BEGINNING = 1000, 2
@@ -59,7 +59,7 @@ def cells_for(wanted: Tensor, states: int) -> Tensor:
 
 
 def levels_for(wanted: Tensor, states: int) -> Tensor:
-    """How many levels each axis of a grid has that has a few more cells than are needed, ``(..., AXES)``."""
+    """The number of levels on each axis of a grid with a few more cells than are needed, ``(..., AXES)``."""
     left, levels = cells_for(torch.minimum(MORE * wanted, (1 + wanted) / 2), states), []
     for axis in range(AXES):
         levels.append((left ** (1 / (AXES - axis)) - 0.1).ceil().clamp(min=1))
