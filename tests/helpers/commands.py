@@ -12,5 +12,5 @@ SMALL = (
 
 
 def call(line, *more, **options):
-    """The command ``multistable`` with the words of a line, and more arguments."""
+    """Run ``multistable`` with the words of a line as its arguments, and with more arguments."""
     return CliRunner().invoke(app, [*line.split(), *map(str, more)], **options)

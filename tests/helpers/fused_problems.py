@@ -16,7 +16,7 @@ TOLERANCE = {"ieee": 1e-5, "tf32": 2e-2}
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch):
-    """Memory that the kernels are to write holds NaN before."""
+    """Fill memory with NaN before the kernels write it."""
     new_empty = torch.Tensor.new_empty
 
     def poisoned(*arguments, **options):
@@ -66,7 +66,7 @@ def problem(name, time, batch, hidden, lead=(), *, seed=0, **options):
 
 
 def single(value):
-    """The same in float32, on the device under test."""
+    """The same value in float32."""
     if isinstance(value, dict):
         return {key: single(x) for key, x in value.items()}
     if isinstance(value, torch.Tensor):

@@ -18,7 +18,7 @@ program = threading.local()
 
 
 class Tile(torch.Tensor):
-    """A tensor that has what Triton's have, and is never changed in place."""
+    """A tensor with the methods of Triton's tensors, which is never changed in place."""
 
     def to(self, dtype, bitcast=False):
         return self.contiguous().view(dtype) if bitcast else super().to(dtype)
@@ -51,7 +51,7 @@ class Pointers:
         return self.offsets.shape
 
     def words(self, width, dtype=torch.int32):
-        """The memory as words of a type, and the places of those at each pointer."""
+        """The memory as words of a type, and the index of each word at each pointer."""
         size = dtype.itemsize // 4
         return self.memory.view(dtype), torch.stack([self.offsets // size + i for i in range(width)])
 
@@ -102,7 +102,7 @@ def assembly(text, constraints, arguments, dtype, is_pure, pack):
 
 
 def as_tagged(words, tags):
-    """What was read, word by word of 32 bits, and where it is not tagged so: by two bits in each, or one in a half."""
+    """The words of 32 bits that were read, and their tag bits that are wrong: two in a word, or one in each half."""
     if words.dtype == torch.int32:
         return words, (words ^ tags) & 3
     halves = words.view(torch.int32).unflatten(-1, (-1, 2)).movedim(-1, 1).flatten(0, 1)
@@ -110,7 +110,7 @@ def as_tagged(words, tags):
 
 
 def matrix_product(a, b, c, precision=None):
-    """Of what the matrix units take: numbers of half precision, or in TF32, where they do not look at the last bits."""
+    """The product as matrix units compute it: of numbers of half precision, or in TF32, which drops the last bits."""
     assert a.dtype == b.dtype == (torch.float32 if precision == "tf32" else torch.float16)
     if precision == "tf32":
         a, b = ((x.to(torch.int32, bitcast=True) & ~0x1FFF).to(torch.float32, bitcast=True) for x in (a, b))
@@ -167,7 +167,7 @@ def of_kernel(argument):
 
 @cache
 def kernels():
-    """``matrix.py``, imported with these in the place of Triton's modules."""
+    """``matrix.py``, imported with the objects of this file in the place of Triton's modules."""
     gluon = SimpleNamespace(jit=decorator, constexpr_function=decorator, language=language)
     knobs = SimpleNamespace(runtime=SimpleNamespace(interpret=True))
     names = {

@@ -9,7 +9,7 @@ PROGRAM = "from multistable.cli import main; main()"
 
 
 def interrupted(*arguments, at, number=signal.SIGINT):
-    """Give a command and send it a signal when it says ``at``. Returns its exit code, and what it says on stderr."""
+    """Run a command, and send it a signal when it prints ``at``. Returns its exit code and its standard error."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Made-up results: for each claim some that are as claimed, and some that are not."""
+"""Made-up results: for each claim, results that confirm it and results that refute it."""
 
 from itertools import product
 
@@ -120,7 +120,7 @@ def accuracies_in_other_settings(**accuracies):
 
 
 def selected(mgu=0.94, **changes):
-    """In the order of the paper's tables; ``mgu`` is the accuracy of MGUs warmed up, ``changes`` those of GRUs."""
+    """Final runs in the order of the paper's tables, with the accuracies of warmed-up MGUs and of GRUs as given."""
     final = {"settings": {"data_seed": 0}}
     right = final | ACCURACY
     losses = versions(DENOISING[1:], {"classic": 0.9, "warmup": 1e-3, "double": 1e-3}, **final)
@@ -130,7 +130,7 @@ def selected(mgu=0.94, **changes):
 
 
 def with_costs(runs, seconds, steps):
-    """Runs that tell what came before their training."""
+    """The runs with a cost before their training."""
     for run in runs:
         if run.config.version == "auxiliary":
             run.record.update(together=1, pretraining={"seconds": seconds, "steps": steps})
@@ -157,7 +157,7 @@ def pretrained(risen, gru=0.01):
 
 
 def before_training(warmup, pretraining):
-    """Warmups and pretrainings of so many seconds and steps."""
+    """Runs whose warmups and pretrainings take the given seconds and steps."""
     warmed = [run for cell in MONOSTABLE for run in made(COPY[0], cell, "warmup", stars=(0.95,))]
     others = [run for cell in MONOSTABLE for run in made(COPY[0], cell, "auxiliary")]
     return with_costs(warmed, *warmup) + with_costs(others, *pretraining)
@@ -187,7 +187,7 @@ def three_grus(vaas):
 
 
 def in_mazes(losses=(1.0, 2.0, 3.0), warmed=40, classic=None, **changes):
-    """Returns of 4 for the better kinds; ``losses`` are what the others lack in each maze, ``changes`` of the cells."""
+    """Agents with a return of 4, or as in ``changes``; classic cells get less than 4 by the loss of each maze."""
     made = []
     for maze, loss in zip(MAZES, losses, strict=True):
         for kind in BETTER:

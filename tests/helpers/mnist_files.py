@@ -36,7 +36,7 @@ def digits():
 
 @pytest.fixture
 def contents(digits, monkeypatch):
-    """The files of these digits, which are now the ones expected."""
+    """The files of these digits; the library now expects their checksums."""
     files = {name: idx(array) for name, array in digits.items()}
     for name, content in files.items():
         monkeypatch.setitem(mnist.CHECKSUMS, name, hashlib.md5(content).hexdigest())
@@ -45,7 +45,7 @@ def contents(digits, monkeypatch):
 
 @pytest.fixture
 def folder(contents, tmp_path):
-    """A folder with two files gzipped and two not."""
+    """A folder with two gzipped files and two plain files."""
     path = tmp_path / "digits"
     path.mkdir()
     for name, content in contents.items():

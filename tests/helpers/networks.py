@@ -33,7 +33,7 @@ class Leaky(nn.Module):
 
 
 class LeakyStep(Leaky):
-    """The same, called with single steps (n, features)."""
+    """The same network, called with single steps (n, features)."""
 
     def forward(self, u, state=None):
         h = u.new_zeros(*u.shape[:-1], self.hidden_size) if state is None else state

@@ -1,4 +1,4 @@
-"""A run that takes a moment, what interrupts one, and what is recorded of one that never was."""
+"""A run that takes a moment, callbacks that watch or interrupt it, and a made-up record."""
 
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, RunConfig
@@ -20,7 +20,7 @@ SMALL = {
 }
 
 RECORD = {"seconds": 60.0, "together": 5, "device": "a GPU", "torch": "2.0", "multistable": "0.1.0"}
-"""How results came about, as a run records it."""
+"""A made-up record of how the results of a run came about."""
 
 
 def small(**changes):
@@ -28,7 +28,7 @@ def small(**changes):
 
 
 class Watcher(Callback):
-    """Keeps what it is told."""
+    """Keeps every call."""
 
     def __init__(self):
         self.calls = []
@@ -50,7 +50,7 @@ class Watcher(Callback):
 
 
 class StopError(Exception):
-    """What interrupts a training in a test."""
+    """Interrupts a training in a test."""
 
 
 class StopAt(Callback):
@@ -58,8 +58,8 @@ class StopAt(Callback):
 
     Args:
         event: ``"warmup"``, ``"step"`` or ``"record"``.
-        number: of the step of the warmup, or of the epoch or episode.
-        step: of the gradient step in its epoch; any when not given.
+        number: the number of the warmup's step, or of the epoch or episode.
+        step: the number of the gradient step in its epoch; by default any.
     """
 
     def __init__(self, event, number, step=None):
@@ -80,7 +80,7 @@ class StopAt(Callback):
 
 
 def outcome(folder):
-    """All that a run leaves behind, but for what the clock says."""
+    """Everything that a run leaves behind, except seconds."""
     rows = [{name: value for name, value in row.items() if "seconds" not in name} for row in folder.metrics()]
     weights = {name: weight.tolist() for name, weight in folder.weights().items()}
     course = {name: value for name, value in (folder.warmup() or {}).items() if "seconds" not in name}

@@ -1,6 +1,6 @@
 """A small experiment, and the commands that run it.
 
-What the command line needs is imported by the fixtures: tests of the kernels run where it is not installed.
+The fixtures themselves import what the command line needs, since tests of the kernels run where it is not installed.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def command():
-    """A function that gives a command."""
+    """A function that runs a command."""
     from typer.testing import CliRunner
 
     from multistable.cli import app
