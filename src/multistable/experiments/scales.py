@@ -65,7 +65,7 @@ class Scale:
         return replace(self, about=about, changes=self.changes | change, agents=self.agents | change)
 
     def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
-        """The same scale, limited to runs whose settings, or settings of whose task, have one of the values given.
+        """The same scale, limited to runs in which each named setting, of the run or its task, has a value given.
 
         Numbers are compared as numbers, and words in any case. A run without such a setting is left out.
         """

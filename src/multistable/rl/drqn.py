@@ -59,7 +59,7 @@ class Settings:
     reward_input: bool = setting(False, "Add the previous reward to the inputs (a_{t-1}, o_t).", truth_value)
     max_norm: float | None = setting(
         None,
-        "The largest norm of an agent's gradient, longer ones are shortened to it (Pascanu et al., 2013).",
+        "The largest norm of an agent's gradient; a longer gradient is shortened to it (Pascanu et al., 2013).",
         optional(_norm),
         TRAINING,
         unless_given="no limit",

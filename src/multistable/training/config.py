@@ -86,7 +86,7 @@ class RunConfig(Config):
     stretches: int = setting(1, "Stretches of each sequence.", positive_integer, matters=auxiliary)
     anchors: str = setting(
         "cut",
-        "Where stretches end: cut, for one after another from the beginning, or random, for times drawn anew for each "
+        "Where stretches end: cut, one after another from the beginning, or random, at times drawn anew for each "
         "sequence and epoch.",
         one_of(("cut", "random")),
         matters=auxiliary,
@@ -96,15 +96,15 @@ class RunConfig(Config):
     )
     warmup_sequences: str = setting(
         "data",
-        "What a network is warmed up on: data, the sequences that it trains on, or random, as many sequences as long, "
-        "of numbers from N(0, 1).",
+        "What a network is warmed up on: data, the sequences that it trains on, or random, as many equally long "
+        "sequences of numbers from N(0, 1).",
         one_of(("data", "random")),
         matters=warmed,
     )
     warmup_vaa_every: int = setting(
         0,
-        "Measure VAA before the warmup, after every so many of its steps, and at its end; 0 for never. It only adds to "
-        "what is recorded: a run is the same with it, and has the same name.",
+        "Measure VAA before the warmup, after every so many of its steps, and at its end; 0 for never. It changes "
+        "neither the results of a run nor its name.",
         count,
         matters=never,
     )

@@ -11,7 +11,7 @@ class Course:
     """Accompanies the warmup of R networks.
 
     Args:
-        vaa: measures the VAA of each network as it is then; ``None`` for one whose states do not stay finite.
+        vaa: measures the present VAA of each network; ``None`` for a network whose states do not stay finite.
         every: measure before the first step, after every so many, and at the end; 0 for never.
         most: the steps that the warmup may take.
     """

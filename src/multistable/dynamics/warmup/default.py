@@ -57,7 +57,7 @@ class _Progress:
     limit: Tensor
     """The most steps each network takes."""
     most: int
-    """The longest period there is."""
+    """The longest period that can be drawn."""
     longest: Tensor = field(init=False)
     """Periods are drawn from {1, ..., longest}."""
     age: Tensor = field(init=False)

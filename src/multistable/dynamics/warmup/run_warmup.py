@@ -74,8 +74,8 @@ def warmup(
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
         sequences: the input sequences, see :func:`measure`.
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
-        steps: for ``"paper"`` S, the number of gradient steps, 100 if not given; for the default the most gradient
-            steps it takes, if not given 500, or 2,000 short ones towards a wanted VAA.
+        steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the default algorithm the most
+            gradient steps it takes: 500 if not given, or 2,000 short ones towards a wanted VAA.
         batch_size: n, the sequences of a step. If it is not given and there are fewer than 200, all are taken.
         lr: alpha, the learning rate.
         target: k. For ``"paper"`` the VAA* of each layer. For the default the VAA to reach if it is at least 0.95, and

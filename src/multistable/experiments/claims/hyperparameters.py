@@ -24,7 +24,7 @@ TABLES: tuple[tuple[type, str, printed.Table], ...] = (
 def selected(results: Sequence[Result]) -> list[Check]:
     """C19: warmed-up and double layers are better or worse than classic ones as in the paper's tables.
 
-    It compares the final runs: those on one learning set of which no part is kept for selection.
+    It compares the final runs: those on one learning set without a part for selection.
     """
     supervised = [r for r in results if isinstance(r.config, RunConfig)]
     chosen = [r for r in supervised if r.config.data_seed is not None and r.config.selection == 0]

@@ -93,7 +93,7 @@ def _earlier_in_the_longest(chosen: Sequence[Result]) -> list[Check]:
 
 
 def _earlier(task: Task, kinds: dict[Kind, list[Result]], one: Kind, other: Kind) -> Check:
-    """Whether one kind of agents is optimal before another; a kind of which no agent ever is cannot be the first."""
+    """Whether one kind of agents is optimal before another; a kind whose agents never are cannot be the first."""
     mine, others = kinds.get(one, []), kinds.get(other, [])
     right = None
     if min(len(mine), len(others)) >= ENOUGH:
