@@ -22,12 +22,12 @@ def retreat(
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """From the gradients of the states, those of the pre-activations of the steps from ``start`` to ``stop``.
+    """Compute the gradients of the pre-activations of steps ``start`` to ``stop`` from those of the states.
 
     They are written over ``saved``. ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight``
     is ``(N, G, H, H)``, each gate's matrix transposed. ``grad_h`` and ``grad_c``, ``(N, B, H)``, get the gradient of
-    the state before ``start``; of an MGU, ``grad_h`` holds what the steps from ``stop`` on have left there. Other cells
-    take all steps. The rest, and the division of the work, is as in ``advance``.
+    the state before ``start``; for an MGU, ``grad_h`` begins with what the steps from ``stop`` on left there. Other
+    cells take all steps. The other arguments, and the division of the work, are as in ``advance``.
     """
     ALONE: tl.constexpr = SPLITS == 1
     # The gates whose product ends the step (of an MGU, f alone), and the place of the last among the saved blocks.
@@ -108,7 +108,7 @@ def retreat(
                     v = (d[0], d[1])
                 store_saved(saved_t + own_saved, H, d, mask, SAVED)
 
-            # What the step before needs is asked for now, so that this step's products hide the wait.
+            # Reads for the step before begin now, so that this step's products hide the wait.
             more = mask & (t > start)
             s = load_gates(saved_t - plane * SAVED + own_saved, H, more, SAVED)
             up = tl.load(gh_n_own + (t - 1) * gh_t, mask=more, other=0.0)

@@ -1,4 +1,4 @@
-"""The BRC, whose units see their own past alone: every unit of every row is a recurrence of its own."""
+"""The BRC: each unit sees only its own past, so every unit of every row is a recurrence of its own."""
 
 import triton
 import triton.language as tl

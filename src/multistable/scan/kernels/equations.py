@@ -1,7 +1,7 @@
-"""What is pointwise in each cell, forward and backward, in the letters of ``multistable.cells``.
+"""The pointwise part of each cell, forward and backward, in the letters of ``multistable.cells``.
 
-``x`` are the projected inputs and ``p`` the products with the recurrent matrix, one tile for each gate. What the
-backward pass needs of a step is *saved* in blocks, one tile each:
+``x`` are the projected inputs and ``p`` the products with the recurrent matrix, one tile for each gate. A step *saves*
+what its backward pass needs in blocks, one tile each:
 
 ======== =====================================================================
 LSTM     f, i, r, g (the candidate), after their activations
@@ -19,8 +19,8 @@ import torch
 import triton
 import triton.language as tl
 
-# Triton's own are as precise, and take care of denormal numbers with a comparison and three instructions more: half of
-# a step's pointwise part, one element after the other where predicates are scarce. Its interpreter knows no assembly.
+# Triton's own functions are as precise, but spend a comparison and three instructions on denormal numbers: half of a
+# step's pointwise part, one element after the other where predicates are scarce. Its interpreter knows no assembly.
 PTX = tl.constexpr(torch.version.hip is None and not triton.knobs.runtime.interpret)
 
 
@@ -46,8 +46,8 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    # 1 - 2 / (exp(2x) + 1) loses all relative precision near zero, where states that decay live: there, the
-    # polynomial of Cephes.
+    # 1 - 2 / (exp(2x) + 1) loses all relative precision near zero, where states that decay live. There the polynomial
+    # of Cephes takes its place.
     y = tl.abs(x)
     far = 1 - 2 * reciprocal(exp(2 * y) + 1)
     x2 = x * x
@@ -117,7 +117,7 @@ def mgu_backward_gate(s, h, dh, dfh):
 
 @triton.jit
 def brc_forward(x, p, h):
-    """BRC and NBRC, which differ in what ``p`` is: w * h, or W h."""
+    """BRC and NBRC: ``p`` is w * h in the one, and W h in the other."""
     c = sigmoid(x[0] + p[0])
     a = 1 + tanh(x[1] + p[1])
     n = tanh(x[2] + a * h)

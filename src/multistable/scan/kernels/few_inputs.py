@@ -1,4 +1,4 @@
-"""The product with an input of few numbers, the first layer's of most tasks, and its gradients."""
+"""The product with an input of few numbers, as the first layer has it in most tasks, and its gradients."""
 
 import triton
 import triton.language as tl
@@ -39,7 +39,7 @@ def gradients_of_few(
     u, grads, sums, T, B, W, width, u_t, u_n, u_b, u_i,
     IN: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the weight and, after them, of the bias, in one pass over memory: a sum for some steps each.
+    """The gradients of the weight, then of the bias, in one pass over memory; each sum is over some of the steps.
 
     ``u`` is ``(T, N, B, IN)``, any strides; ``grads`` is ``(N, T, B, width)``, its first ``W`` columns those of the
     product; ``sums`` is ``(N, T / STEPS, IN + 1, W)``.

@@ -75,8 +75,8 @@ def advance(
             before = t % 2 if ONLY_LAST else t
             after = (t + 1) % 2 if ONLY_LAST else t + 1
             hidden_t = hidden_n + before * plane + first_row
-            # Asked for in the step that takes it, and before its products, which hide the wait. For inputs asked for in
-            # the step before, the compiler would have the products wait: it counts them together with the first h.
+            # The read begins in the step that takes it, before its products, which hide the wait. If it began in the
+            # step before, the compiler would make the products wait: it counts the read together with the first h.
             x = load_gates(x_n + t * p_t, H * p_j, mask, X)
 
             if KIND == "mgu":

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Kind:
     """What the kernels must know of a cell.
 
-    Its name there, how many gates read the past (``recurrent``) and the input (``projected``), how many blocks are
-    saved for the backward pass, and how many fields its state has.
+    Its name in the kernels, how many gates read the past (``recurrent``) and the input (``projected``), how many blocks
+    are saved for the backward pass, and how many fields its state has.
     """
 
     name: str
@@ -19,7 +19,7 @@ class Kind:
 
     @property
     def weight_dim(self) -> int:
-        """Dimensions of the recurrent weight of one network: a matrix, of a BRC a vector."""
+        """Dimensions of the recurrent weight of one network: a matrix, or the vector of a BRC."""
         return 2 if self.recurrent else 1
 
 

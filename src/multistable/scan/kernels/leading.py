@@ -1,10 +1,10 @@
-"""The leading dimensions of weights and states, none or many, as the one that kernels have, and back."""
+"""Any number of leading dimensions of weights and states as the one dimension that kernels take, and back."""
 
 from torch import Tensor
 
 
 def one_lead(x: Tensor, lead: int) -> Tensor:
-    """``(..., any)``, of which ``lead`` leading dimensions become one, ``(members, any)``."""
+    """``(..., any)`` as ``(members, any)``: ``lead`` leading dimensions become one."""
     return x.flatten(0, lead - 1) if lead > 1 else x if lead else x.unsqueeze(0)
 
 

@@ -66,7 +66,7 @@ from multistable.scan.kernels.matrix_product import (
 
 @gluon.jit
 def pass_on(h, factor, place, turn, ALONE: gl.constexpr, HALVES: gl.constexpr):
-    """Give states to the next product: a program that has all units keeps them, others send them."""
+    """Give states to the next product: a program that has all units keeps them, any other sends them."""
     if HALVES:
         if ALONE:
             keep_halves(factor, h)
@@ -83,7 +83,7 @@ def products(
     factor, w, sums, first: gl.constexpr, G: gl.constexpr, inbox, turn, ROWS: gl.constexpr, K: gl.constexpr,
     J: gl.constexpr, SPLITS: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
-    """What was passed on times the weights of ``G`` gates from ``first``, a tile for each."""
+    """The states that were passed on times the weights of ``G`` gates from ``first``, a tile for each."""
     if HALVES:
         if SPLITS > 1:
             keep_halves(factor, without_tag(receive_states(inbox, turn, ROWS, K, SPLITS * J, True), 1))
@@ -205,7 +205,8 @@ def advance(
                 else:
                     h, s = brc_forward(x, p, h)
 
-            # Before all other stores, for the others wait for it. All that is sent must be received: not the last.
+            # Before all other stores, since the other programs wait for it. The last states are not sent, since nobody
+            # would receive them.
             turn = after(turn)
             if t + 1 < T:
                 pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
@@ -224,7 +225,7 @@ def advance(
 def contribute(
     d, factors, w, first: gl.constexpr, place, turn, K: gl.constexpr, SPLITS: gl.constexpr,
 ):  # fmt: skip
-    """Gradients of own units times the weights of their gates, summed over these: sent to whom it concerns."""
+    """Send gradients of own units times the weights of their gates, summed over gates, to programs that need them."""
     for g in gl.static_range(len(d)):
         keep_factor(factors[g], to_tf32(d[g]))
     totals = no_totals(1, d[0].shape[0], K)
@@ -238,7 +239,7 @@ def contribute(
 
 @gluon.jit
 def load_step(saved, up, hidden, memory, up_c, mask, H: gl.constexpr, KIND: gl.constexpr, SAVED: gl.constexpr):
-    """What a step of the backward pass needs: what it saved, the gradients of its state, the h or c before it."""
+    """What a step of the backward pass reads: the saved blocks, the gradients of its state, the h or c before it."""
     dh = gl.load(up, mask=mask, other=0.0)
     s = load_gates(saved, H, mask, SAVED)
     before = gl.load(memory if KIND == "lstm" else hidden, mask=mask, other=0.0)

@@ -70,7 +70,7 @@ def send_precisely(target, x, turn):
 
 @gluon.constexpr_function
 def receive_asm(pointers, width, precise):
-    """Read ``width`` words at each of so many pointers until all carry its tag, or ``precise``ly a bit of it each."""
+    """Read ``width`` words at each pointer until all carry the tag, or, if ``precise``, each one a bit of it."""
     words = pointers * width
     # Outputs come field by field: word i at pointer p is output i * pointers + p.
     loads, checks = "", ""
@@ -130,7 +130,7 @@ def receive_states(
 
 @gluon.jit
 def receive_sum(source, turn, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr):
-    """The sum of what ``SPLITS`` programs sent, ``(ROWS, J)`` each; there is place for as many as ``K`` units take."""
+    """The sum of ``(ROWS, J)`` numbers from each of ``SPLITS`` programs, in memory for as many as ``K`` units take."""
     WARPS: gl.constexpr = gl.num_warps()
     ALL: gl.constexpr = K // J
     LAYOUT: gl.constexpr = gl.BlockedLayout(

@@ -54,9 +54,9 @@ def load_halves(
 
 @gluon.constexpr_function
 def totals_of(G, J, WARPS):
-    """Totals of a gate, one for each kind of product; where gates are many, one for both that are to be divided.
+    """How many totals a gate has: one for each kind of product, or, with many gates, one for both that are divided.
 
-    Additions to the same one wait for each other.
+    Additions to the same total wait for each other.
     """
     return 3 if G * run_of(J, WARPS) < 3 else 2
 

@@ -39,13 +39,13 @@ def run_of(J, WARPS):
 
 @gluon.constexpr_function
 def tile_layout(J, WARPS):
-    """Of tiles of states: the units of a thread are neighbours."""
+    """The layout of tiles of states: the units of a thread are neighbours."""
     return gl.BlockedLayout([1, 2 * run_of(J, WARPS)], [8, 4], [parts_of(J, WARPS), across_of(J, WARPS)], [1, 0])
 
 
 @gluon.constexpr_function
 def pair_layout(J, WARPS):
-    """The same with a pair of units as one element."""
+    """The layout of tiles of states with a pair of units as one element."""
     return gl.BlockedLayout([1, run_of(J, WARPS)], [8, 4], [parts_of(J, WARPS), across_of(J, WARPS)], [1, 0])
 
 
@@ -99,7 +99,7 @@ def tiles_of(K, J, WARPS):
 
 @gluon.constexpr_function
 def shared_tiles(G, K, J, WARPS, HELD):
-    """Tiles that are in shared memory, the first: those beyond ``HELD`` weights in a thread."""
+    """How many tiles, the first ones, are in shared memory: a thread holds no more than ``HELD`` weights."""
     tile = length_of(K, J, WARPS) * parts_of(J, WARPS) * J // (32 * WARPS)
     return max(0, G * tiles_of(K, J, WARPS) - HELD // tile)
 
@@ -160,7 +160,7 @@ def keep(tile, rooms, i: gl.constexpr):
 
 @gluon.constexpr_function
 def chains_of(G, J, WARPS):
-    """Totals of a gate: additions to the same one wait for each other, and where there are few, a gate has two."""
+    """How many totals a gate has: two if there are few, since additions to the same total wait for each other."""
     return 2 if G * run_of(J, WARPS) < 3 else 1
 
 

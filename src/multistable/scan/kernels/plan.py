@@ -10,34 +10,34 @@ WEIGHTS_PER_PROGRAM = 49_152
 """Weights a program holds: 192 registers in each of 256 threads, of the 255 a thread may have."""
 
 INPUTS_PER_THREAD = 32
-"""Of a row of states, those a thread holds beside its weights during a product."""
+"""How many states of a row a thread holds beside its weights during a product."""
 
 WARPS = 8
 
 ROWS_AHEAD = 4
-"""Rows asked for before their use: together their products last longer than a read from the second-level cache."""
+"""How many rows ahead reads begin: the products of so many last longer than a read from the second-level cache."""
 
 MOST_ROWS = 16
-"""Rows of a tile at most: with more, states and gates push weights out of registers."""
+"""The most rows of a tile: with more, states and gates push weights out of registers."""
 
 MATRIX_ROWS = 16
-"""Rows of a tile on the matrix units, their least."""
+"""Rows of a tile on the matrix units, the least that they take."""
 
 MATRIX_INPUTS = 512
-"""Units of a layer that the matrix units take, at most: with more, the programs of a group are too many."""
+"""The most units of a layer on the matrix units: with more, a group has too many programs."""
 
 HELD_FORWARD = 160
 HELD_BACKWARD = 136
 HELD_HALVES = 128
-"""Weights that a thread holds beside what the matrix units leave there; the others are in shared memory.
+"""Weights that a thread holds in registers beside the results of the matrix units; the others are in shared memory.
 
-Forward and backward in TF32; and as halves, whose products leave more there.
+The first two are for TF32, the third is for halves, whose products have more results.
 """
 
 STATES_SHARED = 64 * 1024
-"""Bytes of shared memory beside the weights that registers have no place for, at most.
+"""The most bytes of shared memory beside the weights that registers have no place for.
 
-States on the way to the matrix units; and weights of which there would be place for a part of a tile.
+They are states on the way to the matrix units, and weights that would fill a part of a tile.
 """
 
 ROWS_FOR_MATRIX = 4
@@ -50,8 +50,8 @@ class Plan:
 
     ``span`` rows of a recurrence make a tile, which has place for ``rows``. ``splits`` programs, each with ``units``
     of the hidden units, advance one tile together, and ``groups`` such groups share all tiles. ``inputs`` are the
-    hidden units, padded, in ``parts``. ``matrix`` says that products are on the matrix units, see ``matrix.py``, not a
-    row at a time, see ``product.py``; ``halves`` that they are there almost float32, see ``matrix_halves.py``.
+    hidden units, padded, in ``parts``. ``matrix`` says that products are on the matrix units (``matrix.py``), not a row
+    at a time (``product.py``); ``halves`` says that they are almost float32 there (``matrix_halves.py``).
     """
 
     rows: int
@@ -92,10 +92,10 @@ def plan(
 ) -> Plan:  # fmt: skip
     """The division for ``members`` recurrences of ``rows`` rows on a GPU, with a ``backward`` pass to follow or not.
 
-    It has so many multiprocessors, so many bytes of shared memory for a program, and matrix units or none for TF32.
+    The GPU has ``processors`` multiprocessors, ``shared_memory`` bytes for a program, and perhaps matrix units.
 
-    A precision allows, and does not demand: where matrix units gain nothing, products are plain float32. They gain
-    on many rows in TF32, and, where no backward pass follows, with three products in place of one.
+    The precision is the least: where matrix units gain nothing, products are plain float32. They gain on many rows in
+    TF32, and, where no backward pass follows, with three products in place of one.
 
     Nothing in it depends on the length of the sequence, and the kernels it compiles to are few: the number of rows
     only decides the size of tiles, a power of two.
@@ -128,7 +128,7 @@ def plan(
         tiles = -(-rows // MATRIX_ROWS)
         wide = _shared(gates * inputs * units * 2, held, warps) <= shared_memory
         if splits > 1 and warps == WARPS and members * tiles > groups_at_once and wide:
-            # Fewer programs for a tile: with weights in shared memory a step takes longer, but not as long as two.
+            # Fewer programs for a tile: with weights in shared memory a step takes longer, but less than two steps.
             units *= 2
             splits = -(-hidden // units)
             groups_at_once = max(1, processors // splits)

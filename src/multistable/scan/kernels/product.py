@@ -74,7 +74,7 @@ def complete(p):
 
 @triton.jit
 def read(source, i, rows, row_stride, H, K: tl.constexpr):
-    """Row ``i`` of those in memory. Past the first-level cache (.cg): other multiprocessors wrote it a moment ago."""
+    """Row ``i`` from memory, past the first-level cache (.cg): other multiprocessors have just written it."""
     k = tl.arange(0, K)
     return tl.load(source + i * row_stride + k, mask=(k < H) & (i < rows), other=0.0, cache_modifier=".cg")
 

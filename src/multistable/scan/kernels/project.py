@@ -12,13 +12,13 @@ from multistable.scan.kernels.thrice import REST, project_thrice
 
 FEW_INPUTS = 4
 MANY_NUMBERS = 2**15
-"""A product of so few inputs, and of at least so many numbers a step, is a kernel of its own, see ``few_inputs.py``."""
+"""A product of at most so few inputs and at least so many numbers a step has its own kernel, see ``few_inputs.py``."""
 
 LARGEST = 2.0**15
-"""Inputs beyond are scaled down for products of halves, which end at 65,504."""
+"""Larger inputs are scaled down for products of halves, which end at 65,504."""
 
 STEPS_OF_A_SUM = 8
-"""A program of that kernel's backward pass has so many steps: the fewer, the more programs, and partial sums."""
+"""How many steps a program of that kernel's backward pass sums: with fewer, there are more programs and more sums."""
 
 Way = Literal["few", "thrice", "matrix"]
 
@@ -26,9 +26,9 @@ Way = Literal["few", "thrice", "matrix"]
 def way_of(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
     """How to compute the product.
 
-    ``"few"``, a kernel for few inputs; ``"thrice"``, three products of halves, where ``halves`` will do; else a matrix
-    product. In the first two a bias costs nothing, in the last a pass over memory. It does not depend on the number of
-    steps, so that a step is the same however many are computed at once.
+    ``"few"`` is a kernel for few inputs, ``"thrice"`` three products of ``halves`` where these are precise enough, and
+    ``"matrix"`` a matrix product. A bias costs nothing in the first two, and a pass over memory in the last. The choice
+    does not depend on the number of steps, so that a step is the same however many are computed at once.
     """
     if u.shape[-1] <= FEW_INPUTS and u.shape[1:-1].numel() * weight.shape[-1] >= MANY_NUMBERS:
         return "few"
@@ -95,12 +95,12 @@ def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Ten
 
 
 def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """Those of the weight, ``(members, in, out)``, and of the ``bias``, ``(members, out)``, if that is wanted.
+    """The gradient of the weight, ``(members, in, out)``, and with ``bias`` that of the bias, ``(members, out)``.
 
     Args:
         u: ``(time, members, rows, in)``.
         grads: ``(members, time, rows, width)``, the product's gradient in its first columns.
-        out: how many these are.
+        out: how many columns these are.
         way: of :func:`way_of`.
     """
     if way != "few":

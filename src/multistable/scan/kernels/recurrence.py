@@ -20,13 +20,14 @@ from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
-# The compiler would take more, and leave a multiprocessor fewer programs whose reads hide each other; less, it spills.
+# With more, as the compiler would take, a multiprocessor has fewer programs whose reads hide each other; with less,
+# registers spill.
 REGISTERS_FORWARD = 96
 REGISTERS_BACKWARD = 136
 
 PARTS = 4
 STEPS_OF_A_PART = 25
-"""The backward pass of an MGU goes through time in so many parts, of so many steps at least: see ``_retreat``."""
+"""The backward pass of an MGU divides time into so many parts, each of at least so many steps: see ``_retreat``."""
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
@@ -47,7 +48,7 @@ def _matrix() -> Any:
 
 @cache
 def capacity(device: torch.device) -> dict[str, Any]:
-    """What of the device decides a plan: its multiprocessors, bytes of shared memory for a program, matrix units."""
+    """The facts of a device that decide a plan: multiprocessors, bytes of shared memory for a program, matrix units."""
     if device.type == "cuda":
         properties = triton.runtime.driver.active.utils.get_device_properties(device.index)
         ampere = torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
@@ -68,16 +69,16 @@ def _plan(
 
 
 def _arrivals(division: Plan, like: Tensor) -> Tensor:
-    """Where the programs of each group count their meetings; never read where there are none."""
+    """Memory in which the programs of each group count their meetings; never read if there are none."""
     if division.splits == 1:
         return like
     return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
 
 
 def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
-    """Where the programs of each group on the matrix units send each other numbers; never read where there is one.
+    """Memory in which the programs of a group on the matrix units send each other numbers; never read by a lone one.
 
-    There is place for ``(rows, inputs)`` numbers to each of so many readers, one where all programs read the same.
+    It has place for ``(rows, inputs)`` numbers for each of ``readers``, which is 1 if all programs read the same.
     """
     if division.splits == 1:
         return like
@@ -88,11 +89,11 @@ def advance_all(
     kind: Kind, precision: str, projected: Tensor, of_input: Tensor | None, weight: Tensor, bias: Tensor | None,
     states: tuple[Tensor, ...], saved: Tensor | None = None, *, only_last: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """All steps.
+    """Advance over all steps.
 
     Args:
         projected: ``(time, members, rows, gates * hidden)``, any strides.
-        of_input: the bias of the input, ``(members, gates * hidden)``, where the projected input is without it.
+        of_input: the bias of the input, ``(members, gates * hidden)``, if the projected input does not have it.
         weight: ``(members, hidden, gates * hidden)``, of a BRC ``(members, 2 * hidden)``.
         bias: the recurrent bias of a GRU, ``(members, hidden)``.
         states: the state before the first step, each field ``(members, rows, hidden)``; none for zero.
@@ -177,8 +178,9 @@ def _retreat(
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:  # fmt: skip
     """The gradients of the first state and, where wanted, of the weight; the rest is written over ``saved``.
 
-    An MGU's weight takes a product with f * h, as large as all states. It is computed anew, for a part of the steps at
-    a time, so that only a part of it is ever there; the gradient of the state is carried from one part to the next.
+    The gradient of an MGU's weight takes a product with f * h, which is as large as all states. f * h is computed anew
+    for a part of the steps at a time, so that it is never whole in memory; the gradient of the state is carried from
+    one part to the next.
 
     Args:
         weight: ``(members, hidden, gates * hidden)``.
@@ -288,9 +290,9 @@ def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
 def _advance(
     kind: Kind, precision: str, tensors: list[Any], *, save: bool, only_last: bool = False, steps: int | None = None
 ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """``advance_all`` from the tensors of ``all_states`` with one leading dimension: its states and what is saved.
+    """``advance_all`` on the tensors of ``all_states`` with one leading dimension: its states and what is saved.
 
-    With ``steps`` the input is one for all of them, and nothing is saved.
+    With ``steps`` there is one input for all steps, and nothing is saved.
     """
     x, input_weight, input_bias, weight, bias, *states = tensors
     if input_weight is None:
@@ -301,8 +303,8 @@ def _advance(
     _, N, B, _ = x.shape
     division = None if kind.name == "brc" else _plan(kind, x, N, B, H, precision, backward=save)
     way = way_of(x, input_weight, halves=division is not None and division.halves)
-    # A matrix product takes a pass over memory more for its bias. Kernels add it on the way, but for those with a row
-    # at a time, whose registers have no place for it.
+    # In a matrix product the bias takes another pass over memory. Kernels add it on the way, except those with a row at
+    # a time, whose registers have no place for it.
     apart = way == "matrix" and (division is None or division.matrix)
     width = H * (kind.saved if save else kind.projected)
     with _on(x):
@@ -322,8 +324,8 @@ def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tupl
 class Recurrence(torch.autograd.Function):
     """``all_states``; the backward pass does the sequential part in few launches, the rest in large products.
 
-    One function from the input to the states, with the leading dimensions as they are given: every view that autograd
-    would see, and every function more, is microseconds of host time, more than many steps take.
+    It is one function from the input to the states, with the leading dimensions as they are given: every view that
+    autograd would see, and every further function, takes microseconds of host time, more than many steps take.
     """
 
     @staticmethod

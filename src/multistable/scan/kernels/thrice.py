@@ -8,7 +8,7 @@ so that three products, ::
 
 take one and a half times as long as one in TF32; the fourth, of what is missing in both, is below the last bit. What is
 missing is kept ``REST`` times as large: as it is, of a number below an eighth it would be too small for half precision.
-So what is lost of a number x is 2 ** -23 of it, or 2 ** -36 if that is more.
+So a number x loses 2 ** -23 of itself, or 2 ** -36 if that is more.
 
 Half precision ends at 65,504. Beyond, a weight or a state is infinite and its products are not a number, so that nobody
 takes them for results; inputs, which may be anybody's data, are brought into that range. There is a place for these
