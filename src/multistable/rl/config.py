@@ -130,5 +130,5 @@ class AgentConfig(Config):
         return self.evaluate_every
 
     def goes_with(self) -> "AgentConfig":
-        """What agents must share to be trained in one launch: all but the seed, k and the warmup."""
+        """The settings that agents trained in one launch must share: all but the seed, k and the warmup."""
         return replace(self, seed=0, version="double-classic" if self.kind.double else "classic", target=1.0)

@@ -183,7 +183,7 @@ class RunConfig(Config):
         return 1
 
     def goes_with(self) -> "RunConfig":
-        """What runs must share to be trained in one launch: all but the seed, learning rate, k and the warmup."""
+        """The settings that runs trained in one launch must share: all but seed, learning rate, k and warmup."""
         alike = "double-classic" if self.kind.double else "auxiliary" if self.kind.auxiliary else "classic"
         return replace(self, seed=0, version=alike, learning_rate=1.0, target=1.0)
 

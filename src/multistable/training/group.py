@@ -21,7 +21,7 @@ OnStep = Callable[[int, int], None]
 """Called with the epoch or episode that is under way, and the number of the gradient step in it."""
 
 Columns = Mapping[str, Sequence[Any] | None]
-"""What is recorded, by name: a value for each run, or ``None`` for what is not measured this time."""
+"""The recorded quantities by name: a value for each run, or ``None`` for a quantity that is not measured this time."""
 
 
 class Group(ABC, Generic[AnyConfig]):
@@ -74,7 +74,7 @@ class Group(ABC, Generic[AnyConfig]):
 
     @abstractmethod
     def checkpoint(self, run: int) -> Checkpoint:
-        """What one of the runs needs to go on from here."""
+        """The checkpoint from which one of the runs can go on."""
 
     @abstractmethod
     def results(self, metrics: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ class Group(ABC, Generic[AnyConfig]):
         """The weights that are kept of one of the runs, by the names of a :class:`Model`."""
 
     def cost(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What the record of a run says of its cost, beyond what it says for every kind."""
+        """Entries on the cost of a run for its record, besides those of every kind."""
         return {}
 
     def warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:

@@ -269,7 +269,7 @@ class Config(ABC):
         return hashlib.sha256(json.dumps(self._chosen(self.to_dict()), sort_keys=True).encode()).hexdigest()[:12]
 
     def _chosen(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of some settings that have an influence on this run and are not at their defaults."""
+        """The settings that have an influence on this run and are not at their defaults."""
         without = self.without_meaning()
         defaults = {entry.name: default_of(entry) for entry in fields(self)} | dict(self.unnamed)
         return {
@@ -279,7 +279,7 @@ class Config(ABC):
         }
 
     def unlike(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """What makes stored settings those of another run: their values and this run's, by name."""
+        """The stored settings that make another run, by name: the stored value and this run's."""
         there = self._chosen({name: value for name, value in stored.items() if name != "imports"})
         here = self._chosen(json.loads(json.dumps(self.to_dict())))
         return {

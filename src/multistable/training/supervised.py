@@ -209,7 +209,7 @@ class SupervisedGroup(Group[RunConfig]):
         return torch.stack(losses).detach()
 
     def _kept(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint has beside the weights."""
+        """The tensors of a checkpoint besides the weights."""
         means, squares = (dict(zip(self._moved, s, strict=True)) for s in (self._adam.means, self._adam.squares))
         decoder = {name: weight.detach() for name, weight in self._decoder.items()}
         return {"best": self._best_weights, "decoder": decoder, "means": means, "squares": squares}

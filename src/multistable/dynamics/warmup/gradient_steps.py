@@ -43,7 +43,7 @@ class Warming:
 
     @property
     def goal(self) -> Goal:
-        """What each network is to reach."""
+        """The goal of each network."""
         return self.history.goal
 
     def states(self, system: System) -> States:

@@ -11,14 +11,14 @@ is what two halves can say (``matrix_halves.py``). The reader sets the last bit 
 depend on the turn; and a program reads its own states there, too, so that all multiply the same numbers. So a step is a
 function of the state, to the bit, whatever turn it is in.
 
-Exchanges take *turns*, six of them: two places to write to, three tags. What a reader may find instead of its word is
-the zero from before the launch (no tag is zero), or the word of two turns ago in the same place (another tag). Never a
-later one: who sends in the second turn after this one has received, in the turn between, something from each of the
-others, and none of them sent that before all its threads had received this one. Mostly it is computed from what they
-received; at the start of a tile it is not, but the barrier of a product lies between all the same. Nor an older one: a
-thread reads the same words in each exchange, and never sees a word go back. This asks that all that is sent to a
-program is received. The memory is set to zero before each launch, so that launches have nothing to do with each other,
-and turns never run out.
+Exchanges take *turns*, six of them: two places to write to, three tags. Instead of its word, a reader may find the zero
+from before the launch (no tag is zero), or the word of two turns ago in the same place (another tag). It never finds a
+later word: a program that sends in the second turn after this one has received a word from each of the others in the
+turn between, and none of them sent it before all its threads had received the word of this turn. Mostly a program
+computes the one word from the other; at the start of a tile it does not, but the barrier of a product lies between. Nor
+does a reader find an older word: a thread reads the same words in each exchange, and never sees a word go back. For
+this, a program must receive all words that are sent to it. The memory is set to zero before each launch, so that
+launches do not depend on each other, and turns never run out.
 """
 
 from triton.experimental import gluon
