@@ -51,7 +51,7 @@ class AnyModule(nn.Module):
 
 def main() -> None:
     """Measure and warm up each of them."""
-    torch.manual_seed(0)
+    torch.manual_seed(13)
     sequences = torch.randn(20, 200, 1)
     ms.CELLS["leaky"] = Leaky  # from here on it has a name, as "gru" has
     networks: dict[str, nn.Module] = {

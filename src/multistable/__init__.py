@@ -16,7 +16,7 @@ from multistable.dynamics.measure import (
 from multistable.dynamics.system import backends
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
 from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
-from multistable.scan import engine
+from multistable.scan import check, engine
 
 __version__ = "0.1.0"
 
@@ -44,6 +44,7 @@ __all__ = [
     "WarmupWarning",
     "attractors",
     "backends",
+    "check",
     "engine",
     "from_torch",
     "lyapunov",

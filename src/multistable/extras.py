@@ -3,8 +3,8 @@
 EXTRAS = {
     "gymnasium": "rl",
     "jinja2": "report",
+    "llvmlite": "cpu",
     "matplotlib": "report",
-    "numba": "cpu",
     "optuna": "optuna",
     "ray": "ray",
     "tensorboard": "tensorboard",

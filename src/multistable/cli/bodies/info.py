@@ -10,9 +10,9 @@ from rich.table import Table
 import multistable as ms
 from multistable.cli.console import console, table
 from multistable.extras import how_to_install
-from multistable.scan.cpu import compiled_equations
+from multistable.scan.cpu import compiler_of_passes
 
-PACKAGES = ("triton", "numba", "numpy", "tensorboard", "ray", "optuna")
+PACKAGES = ("triton", "llvmlite", "numpy", "tensorboard", "ray", "optuna")
 GIB = 2**30
 
 
@@ -55,9 +55,8 @@ def time_loops() -> Table:
 
 def cpu_loop() -> str:
     """What the loop on the CPU is made of, and why no GPU is used if none is."""
-    with_numba = "compiled by numba"
-    without = f"PyTorch's operations, slower than with numba: {how_to_install('numba')}"
-    loop = f"The loop on the CPU is {with_numba if compiled_equations() else without}."
+    without = f"PyTorch's operations, slower than with llvmlite: {how_to_install('llvmlite')}"
+    loop = f"The loop on the CPU is {'compiled by llvmlite' if compiler_of_passes() else without}."
     if torch.cuda.is_available():
         return loop
     built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"

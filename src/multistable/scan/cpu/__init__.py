@@ -1,12 +1,11 @@
 """The time loop on the CPU: the numbers of ``reference``, from buffers made once and written in place.
 
-``base`` has the time loop, ``equations`` the formulas of each cell as operations of PyTorch, ``loop`` the buffers and
-the gradient, written once for all. Where numba is installed (the extra ``cpu``), ``compiled`` advances float32: the
-formulas of a step in one pass (``pointwise``), with a tanh that is many times faster than PyTorch's.
+``loop`` has the buffers, the products and the gradient, for every cell of which a program can be made. ``passes`` runs
+what stands between products: where llvmlite is installed (the extra ``cpu``) as machine code that ``compiled`` makes
+of the program, with a tanh that is many times faster than PyTorch's; else as operations of PyTorch.
 """
 
 import math
-from functools import cache
 from typing import Any
 
 import torch
@@ -14,22 +13,29 @@ from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan.cpu import loop
-from multistable.scan.cpu.base import Equations
-from multistable.scan.cpu.equations import EQUATIONS
+from multistable.scan.cpu.passes import compiler_of_passes
+from multistable.scan.program import Program, RefusedError, program_of, weights_of
 
-__all__ = ["last", "scan", "supported"]
-
-SPREAD_BY_PYTORCH = 32_768
-"""Elements above which PyTorch's passes use all threads, see ``Equations.few_threads``."""
+__all__ = ["compiler_of_passes", "last", "scan", "supported"]
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why this time loop cannot advance ``cell`` over ``projected`` inputs; None when it can."""
-    if type(cell).step not in EQUATIONS:
-        return f"{type(cell).__name__} has equations that the fused loop on the CPU does not know"
+    """Why this time loop cannot advance ``cell`` over inputs, projected or not; None when it can."""
+    weights = weights_of(cell)
+    reason = _unfit(projected, weights)
+    try:
+        if reason is None:
+            _prepared(cell, weights, projected.dim() - 3)
+    except RefusedError as refused:
+        reason = f"{type(cell).__name__} has no fused loop: {refused}"
+    return reason
+
+
+def _unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
+    """Why these tensors cannot be computed with here."""
     if torch.is_autocast_enabled("cpu"):
         return "the fused loop on the CPU does not follow torch.autocast"
-    for name, tensor in (("input", projected), *_weights(cell).items()):
+    for name, tensor in (("input", projected), *weights.items()):
         if tensor.device.type != "cpu":
             return f"the fused loop on the CPU needs tensors on the CPU, got the {name} on {tensor.device}"
         if tensor.dtype not in (torch.float32, torch.float64):
@@ -69,37 +75,27 @@ def last(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
     return cell.State(*(field.reshape(shape) for field in states))
 
 
-@cache
-def compiled_equations() -> dict[type[Equations], type[Equations]]:
-    """The compiled equations by those of PyTorch; empty without numba."""
-    try:
-        from multistable.scan.cpu import compiled
-    except (ImportError, RuntimeError):  # not installed; or no folder in which numba may keep what it compiles
-        return {}
-    return compiled.EQUATIONS
+def _prepared(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> tuple[Program, dict[str, Tensor], int]:
+    """The program for inputs with ``dims`` leading dimensions, its weights, and how many members these are of.
 
-
-def _equations(cell: Cell[Any], projected: Tensor) -> type[Equations]:
-    """The fastest equations for this input."""
-    plain = EQUATIONS[type(cell).step]
-    elements = math.prod(projected.shape[1:-1]) * cell.hidden_size
-    spread = elements > SPREAD_BY_PYTORCH and torch.get_num_threads() > plain.few_threads
-    if projected.dtype != torch.float32 or spread:
-        return plain
-    return compiled_equations().get(plain, plain)
-
-
-def _weights(cell: Cell[Any]) -> dict[str, Tensor]:
-    """The recurrent weights by name: the matrix, or the vector of BRC, and the recurrent bias that a GRU may have."""
-    weights: dict[str, Any] = {"recurrent_weight": cell.recurrent_weight}
-    if EQUATIONS[type(cell).step].may_have_bias:  # a search for what is not there takes a module long
-        weights["candidate_bias"] = cell.candidate_bias
-    return {name: weight for name, weight in weights.items() if weight is not None}
+    Weights that have leading dimensions get one for all of them, or none if that is 1. Where weights have none, all
+    recurrences share them.
+    """
+    bias = weights.get("bias")
+    shapes = {weight.shape[:dims] for weight in weights.values()}
+    members = 1
+    if dims and len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
+        members = math.prod(shapes.pop())
+        if dims > 1 or members == 1:
+            flat = () if members == 1 else (members,)
+            weights = {name: weight.reshape(*flat, *weight.shape[dims:]) for name, weight in weights.items()}
+    return program_of(cell, weights, () if members == 1 else (members,)), weights, members
 
 
 def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Arguments:
-    """The arguments of the loop: leading dimensions as one, ``(N,)``, or none where there is one recurrence."""
-    reason = supported(cell, projected)
+    """The arguments of the loop: leading dimensions as one, ``(N,)``, or as more rows where weights have none."""
+    weights = weights_of(cell)
+    reason = _unfit(projected, weights)
     if reason is not None:
         raise ValueError(reason)
     for name, field in zip(cell.State._fields, state, strict=True):
@@ -109,21 +105,23 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
                 f"got {field.dtype} on {field.device}"
             )
     _, *leading, n, columns = projected.shape
-    recurrences = math.prod(leading)
-    flat = [recurrences] if recurrences != 1 else []
+    try:
+        program, weights, members = _prepared(cell, weights, len(leading))
+    except RefusedError as refused:
+        raise ValueError(f"{type(cell).__name__} has no fused loop: {refused}") from refused
+    if columns != program.lanes * program.hidden:
+        raise ValueError(f"projected inputs must have {program.lanes * program.hidden} columns, got {columns}")
+    flat = [members] if members != 1 else []
+    rows = math.prod(leading) * n // members
     # Steps that share their memory are one step, taken many times.
     different = projected[:1] if projected.stride(0) == 0 and len(projected) > 1 else projected
-    equations = _equations(cell, projected)
-    weights = []
-    for weight, dim in zip(_weights(cell).values(), (equations.weight_dim, 1), strict=False):
-        own = weight.shape[-dim:]
-        weights.append(_shaped(_expanded(weight, *leading, *own), *flat, *own))
+    shape = (*leading, n, cell.hidden_size)
     return loop.Arguments(
-        equations,
+        program,
         steps,
-        _shaped(different, len(different), *flat, n, columns),
-        tuple(_shaped(_expanded(field, *leading, n, cell.hidden_size), *flat, n, cell.hidden_size) for field in state),
-        tuple(weights),
+        _shaped(different, len(different), *flat, rows, columns),
+        tuple(_shaped(_expanded(field, *shape), *flat, rows, cell.hidden_size) for field in state),
+        tuple(program.prepare(list(weights.values()))),
     )
 
 

@@ -1,173 +1,256 @@
-"""The cells with their pointwise formulas compiled by numba, for float32; products of matrices stay PyTorch's.
+"""Passes of a program as machine code: written in LLVM's language, compiled by llvmlite in a tenth of a second, stored.
 
-Imported late: numba need not be there, and takes a while to load.
+Imported late: llvmlite need not be there.
 """
 
+import contextlib
+import ctypes
+import hashlib
+import os
+import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import Any, ClassVar
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
+import llvmlite.binding as llvm
 
-from multistable.scan.cpu import equations, pointwise
-from multistable.scan.cpu.base import Equations, Tensors
+from multistable.scan.cpu.functions import Instructions
+from multistable.scan.program.nodes import Node, ancestors
+from multistable.scan.program.stages import Pass
 
-WORTH_A_THREAD = 4_000_000
-"""Elements times steps of BRC for each thread: some milliseconds, since PyTorch's own threads still hold the processors
-for as long after an operation, waiting for the next."""
+Buffer = tuple[str, int]
+Compiled = Callable[[int, int, int, int, int, int], None]
+"""Takes the address of a description, the first time, the one to stop before, the difference, and the same of rows."""
 
-
-def arrays(*tensors: Tensor) -> list[np.ndarray]:
-    """``(time, [N,] n, columns)`` as arrays ``(time, rows, columns)`` of the same memory, copied only if strided."""
-    return [tensor.detach().contiguous().flatten(1, -2).numpy() for tensor in tensors]
-
-
-class Gradients:
-    """The buffers of a backward pass: outputs' gradients ``up``, the state's ``g``, pre-activations' ``d``."""
-
-    def __init__(
-        self, rule: Equations, upstream: tuple[Tensor | None, ...], states: Tensors, d: Tensor | None = None
-    ) -> None:
-        steps, *leading, hidden = states[0].shape
-        shape = (1, *leading, hidden)
-        g = tuple(field.new_zeros(shape) for field in states)
-        self.g = tuple(field[0] for field in g)
-        self.d = states[0].new_empty(steps, *leading, rule.gates, hidden) if d is None else d
-        self.up_arrays = arrays(*(states[0].new_zeros(shape) if field is None else field for field in upstream))
-        self.g_arrays = [array[0] for array in arrays(*g)]
-        (self.d_array,) = arrays(self.d.flatten(-2))
+HEADER = 2
+FIELDS = 4
+"""A description is of int64: units, rows of a member; of each buffer its address, bytes between times, the number of
+times, bytes between rows (of weights: between members)."""
 
 
-class OneProduct(Equations):
-    """A step whose only product is that of the state with the recurrent matrix, kept in the first buffer."""
-
-    forward: ClassVar[Callable[..., None]]
-    backward: ClassVar[Callable[..., None]]
-
-    def others(self) -> list[np.ndarray]:
-        """What else ``forward`` takes."""
-        return []
-
-    def advance(self, steps: int, x: Tensor, states: Tensors, kept: Tensors) -> None:
-        buffers = arrays(x, *states, *kept) + self.others()
-        h, products = states[0].unbind(0), kept[0].unbind(0)
-        for t in range(steps):
-            self.multiply(h[t % len(h)], self.weight, out=products[t % len(products)])
-            self.forward(t, *buffers)
-
-    def go_back(self, upstream: tuple[Tensor | None, ...], states: Tensors, kept: Tensors) -> tuple[Tensor, Tensors]:
-        gradients = Gradients(self, upstream, states)
-        buffers = [*gradients.up_arrays, *arrays(*states, *kept), *gradients.g_arrays, gradients.d_array]
-        g = gradients.g[0]
-        d = gradients.d[..., : self.recurrent, :].flatten(-2).unbind(0)
-        for t in reversed(range(len(d))):
-            self.backward(t, *buffers)
-            self.multiply_add(g, d[t], self.transposed, out=g)
-        return gradients.d, gradients.g
+@cache
+def buffers_of(each: Pass) -> list[Buffer]:
+    """The buffers of a pass, in the order of its description."""
+    places = [*each.loads.values(), *(place for place, _ in each.stores)]
+    return list(dict.fromkeys((name, number) for name, number, _ in places))
 
 
-class LSTM(OneProduct, equations.LSTM):
-    """Blocks f, i, r, c."""
-
-    forward = staticmethod(pointwise.lstm)
-    backward = staticmethod(pointwise.lstm_back)
-
-
-class GRU(OneProduct, equations.GRU):
-    """Blocks z, r, h; of gradients m, z, r, h."""
-
-    forward = staticmethod(pointwise.gru)
-    backward = staticmethod(pointwise.gru_back)
-
-    def others(self) -> list[np.ndarray]:
-        hidden = self.weight.shape[-2]
-        bias = self.weight.new_zeros(1, hidden) if self.bias is None else self.bias.detach().reshape(-1, hidden)
-        return [bias.contiguous().numpy()]
+@cache
+def compiled(each: Pass, *, double: bool) -> Compiled:
+    """A pass as a function, which is called without the lock of the interpreter."""
+    return _compiled(Writer(each, double=double, fused=_has_fused()).text())
 
 
-class NBRC(OneProduct, equations.NBRC):
-    """Blocks c, a, h."""
+class Writer:
+    """Writes a pass: for each time, for each row, a loop over units, and one before it for each sum that it needs."""
 
-    forward = staticmethod(pointwise.nbrc)
-    backward = staticmethod(pointwise.nbrc_back)
+    def __init__(self, each: Pass, *, double: bool, fused: bool) -> None:
+        self.each = each
+        self.code = Instructions(double=double, fused=fused)
+        self.buffers = buffers_of(each)
+        self.bytes = 8 if double else 4
+        self.phases: dict[Node, int] = {}
 
+    def text(self) -> str:
+        """The module."""
+        code, emit = self.code, self.code.emit
+        units, rows_of_member, *fields = (self._described(i) for i in range(HEADER + FIELDS * len(self.buffers)))
+        starts = [fields[at : at + FIELDS] for at in range(0, len(fields), FIELDS)]
+        code.lines += ["  br label %times", "times:", "  %t = phi i64 [%t0, %entry], [%next_t, %after_rows]"]
+        later = emit("add i64 %t, 1")
+        times = []
+        for (name, _), (start, apart, count, _) in zip(self.buffers, starts, strict=True):
+            turn = emit(f"urem i64 {later if name == 'after' else '%t'}, {count}")
+            times.append(self._moved(start, turn, apart))
+        code.lines += ["  br label %rows", "rows:", "  %row = phi i64 [%r0, %times], [%next_row, %after_units]"]
+        member = emit(f"udiv i64 %row, {rows_of_member}")
+        self.rows: dict[Buffer, str] = {}
+        for buffer, time, (_, _, _, apart) in zip(self.buffers, times, starts, strict=True):
+            self.rows[buffer] = self._moved(time, member if buffer[0] == "weight" else "%row", apart)
+        self._units(units)
+        tail = [
+            *("  %next_row = add i64 %row, 1", "  %more_rows = icmp slt i64 %next_row, %r1"),
+            *("  br i1 %more_rows, label %rows, label %after_rows", "after_rows:", "  %next_t = add i64 %t, %dt"),
+            *("  %more_times = icmp ne i64 %next_t, %t1", "  br i1 %more_times, label %times, label %end"),
+            *("end:", "  ret void", "}"),
+        ]
+        kind, name = self.code.type, f"f{64 if self.bytes == 8 else 32}"
+        declared = [f"declare {kind} @llvm.{op}.{name}({kind})" for op in ("sqrt", "fabs")]
+        declared.append(f"declare {kind} @llvm.fma.{name}({kind}, {kind}, {kind})")
+        head = "define void @pass(ptr %d, i64 %t0, i64 %t1, i64 %dt, i64 %r0, i64 %r1) {\nentry:"
+        return "\n".join([head, *code.lines, *tail, *declared, *self._loops])
 
-class MGU(equations.MGU):
-    """Blocks f, h, the second of which takes a product of its own."""
+    def _described(self, index: int) -> str:
+        place = self.code.emit(f"getelementptr i64, ptr %d, i64 {index}")
+        return self.code.emit(f"load i64, ptr {place}")
 
-    def advance(self, steps: int, x: Tensor, states: Tensors, kept: Tensors) -> None:
-        buffers = arrays(x, *states, *kept)
-        h, f, candidate = (buffer.unbind(0) for buffer in (*states, *kept))
-        for t in range(steps):
-            self.multiply(h[t % len(h)], self.W_f, out=f[t % len(f)])
-            pointwise.mgu_gate(t, *buffers[:-1])
-            self.multiply(h[(t + 1) % len(h)], self.W_h, out=candidate[t % len(candidate)])
-            pointwise.mgu(t, *buffers)
+    def _moved(self, start: str, index: str, apart: str) -> str:
+        return self.code.emit(f"add i64 {start}, {self.code.emit(f'mul i64 {index}, {apart}')}")
 
-    def go_back(self, upstream: tuple[Tensor | None, ...], states: Tensors, kept: Tensors) -> tuple[Tensor, Tensors]:
-        gradients = Gradients(self, upstream, states)
-        (g,) = gradients.g
-        g_fh = g.new_empty(g.shape)
-        through_gate = arrays(g_fh.unsqueeze(0))[0][0]
-        h, f, candidate = arrays(*states, *kept)
-        (up,), (of_state,), d = gradients.up_arrays, gradients.g_arrays, gradients.d_array
-        d_f, d_h = (block.unbind(0) for block in gradients.d.unbind(-2))
-        for t in reversed(range(len(d))):
-            pointwise.mgu_back(t, up, h, f, candidate, of_state, d)
-            self.multiply(d_h[t], self.W_h_transposed, out=g_fh)
-            pointwise.mgu_gate_back(t, h, f, through_gate, of_state, d)
-            self.multiply_add(g, d_f[t], self.W_f_transposed, out=g)
-        return gradients.d, gradients.g
+    def _units(self, units: str) -> None:
+        """The loops over units: those that sum, in turn, then the one that writes."""
+        roots = [node for _, node in self.each.stores]
+        inside = [*ancestors(roots, self.each.loads.__contains__)]
+        sums = [node for node in inside if node.op == "sum" and node not in self.each.loads]
+        places = {*self.each.loads.values(), *(place for place, _ in self.each.stores)}
+        lane_bytes = self.code.emit(f"mul i64 {units}, {self.bytes}")
+        self.lanes = {}
+        for name, number, lane in sorted(places):
+            address = self._moved(self.rows[name, number], str(lane), lane_bytes)
+            self.lanes[name, number, lane] = self.code.emit(f"inttoptr i64 {address} to ptr")
+        # Said of the memory of each loop: no unit reads what another one writes.
+        self._loops = ["!0 = distinct !{}", '!1 = !{!"llvm.loop.parallel_accesses", !0}']
+        self._loops.append('!2 = !{!"llvm.loop.vectorize.enable", i1 true}')
+        of_row: dict[Node, str] = {}
+        last = max(map(self._phase, roots), default=0)
+        before = "rows"
+        for phase in range(last + 1):
+            wanted = [node for node in sums if self._phase(node) == phase + 1] if phase < last else []
+            before = self._loop(phase, before, units, wanted, of_row, write=phase == last)
+        self.code.lines += ["  br label %after_units", "after_units:"]
 
+    def _phase(self, node: Node) -> int:
+        """How many loops must be over before a value can be computed in one."""
+        if node in self.each.loads:
+            return 0
+        if node not in self.phases:
+            self.phases[node] = max(map(self._phase, node.args), default=0) + (node.op == "sum")
+        return self.phases[node]
 
-class BRC(equations.BRC):
-    """The whole sequence in one call: there is no matrix between the steps.
+    def _loop(
+        self, phase: int, before: str, units: str, sums: list[Node], of_row: dict[Node, str], *, write: bool
+    ) -> str:
+        code, name = self.code, f"units{phase}"
+        roots = [node for _, node in self.each.stores] if write else [node.args[0] for node in sums]
+        inside = [*ancestors(roots, lambda node: node in self.each.loads or node in of_row)]
+        for node in inside:
+            if node.of_row and node not in of_row:
+                self._value(node, of_row, "")
+        code.lines += [f"  br label %before_{name}", f"before_{name}:", f"  br label %{name}", f"{name}:"]
+        code.lines.append(f"  %j{phase} = phi i64 [0, %before_{name}], [%next_j{phase}, %{name}]")
+        for index, _ in enumerate(sums):
+            zero = code.number(0)
+            total = f"%sum{phase}_{index}"
+            code.lines.append(f"  {total} = phi {code.type} [{zero}, %before_{name}], [{total}_next, %{name}]")
+        known = dict(of_row)
+        for node in inside:
+            if node not in known:
+                self._value(node, known, f"%j{phase}")
+        for index, node in enumerate(sums):
+            value = known[node.args[0]]
+            total = f"%sum{phase}_{index}"
+            code.lines.append(f"  {total}_next = fadd reassoc {code.type} {total}, {value}")
+        for place, node in self.each.stores if write else ():
+            value = known[node]
+            if place[0] == "sum":
+                value = code.add(value, self._load(place, f"%j{phase}"))
+            code.lines.append(f"  store {code.type} {value}, ptr {self._unit(place, f'%j{phase}')}, {self._tagged}")
+        mark = len(self._loops)
+        self._loops.append(f"!{mark} = distinct !{{!{mark}, !1, !2}}")
+        code.lines += [
+            f"  %next_j{phase} = add nuw nsw i64 %j{phase}, 1",
+            f"  %more_j{phase} = icmp slt i64 %next_j{phase}, {units}",
+            f"  br i1 %more_j{phase}, label %{name}, label %after_{name}, !llvm.loop !{mark}",
+            f"after_{name}:",
+        ]
+        of_row |= {node: f"%sum{phase}_{index}_next" for index, node in enumerate(sums)}
+        return f"after_{name}"
 
-    What a step keeps, the blocks c, s and the candidate, and the gradients c, a and h have the same place.
-    """
+    def _value(self, node: Node, known: dict[Node, str], unit: str) -> None:
+        """Compute a node from those it is made of."""
+        code = self.code
+        if node in self.each.loads:
+            known[node] = self._load(self.each.loads[node], "0" if node.of_row else unit)
+        elif node.op == "const":
+            known[node] = code.number(node.value)
+        elif node.op in ("add", "sub"):
+            known[node] = self._sum_of(node, known, unit)
+        else:
+            known[node] = code.by_name[node.op](*(known[arg] for arg in node.args))
 
-    kept = (3,)
-    overwrites = True
+    def _sum_of(self, node: Node, known: dict[Node, str], unit: str) -> str:
+        """A sum with a product is one operation, whoever else needs the product: the same in every pass."""
+        code, (a, b) = self.code, node.args
+        minus = node.op == "sub"
+        if a.op == "mul" and a not in self.each.loads:
+            x, y = (known[arg] for arg in self._factors(a, known, unit))
+            return code.fma(x, y, code.neg(known[b]) if minus else known[b])
+        if b.op == "mul" and b not in self.each.loads:
+            x, y = (known[arg] for arg in self._factors(b, known, unit))
+            return code.fma(code.neg(x) if minus else x, y, known[a])
+        return code.by_name[node.op](known[a], known[b])
 
-    def advance(self, steps: int, x: Tensor, states: Tensors, kept: Tensors) -> None:
-        buffers = arrays(x, *states, *kept)
-        spread(pointwise.brc, states[0][0].numel() * steps, buffers[1].shape[1], steps, self.rows_weight, *buffers)
+    def _factors(self, node: Node, known: dict[Node, str], unit: str) -> tuple[Node, ...]:
+        for arg in node.args:
+            if arg not in known:
+                self._value(arg, known, unit)
+        return node.args
 
-    def go_back(self, upstream: tuple[Tensor | None, ...], states: Tensors, kept: Tensors) -> tuple[Tensor, Tensors]:
-        gradients = Gradients(self, upstream, states, kept[0].unflatten(-1, (3, -1)))
-        (h,) = arrays(*states)
-        of_weight = self.weight.new_zeros(1, *gradients.g[0].shape[:-1], self.weight.shape[-1])
-        buffers = [*gradients.up_arrays, h, *gradients.g_arrays, gradients.d_array, arrays(of_weight)[0][0]]
-        spread(pointwise.brc_back, states[0].numel(), h.shape[1], self.rows_weight, *buffers)
-        self.of_weight = of_weight[0].sum(-2)
-        return gradients.d, gradients.g
+    def _load(self, place: tuple[str, int, int], unit: str) -> str:
+        tag = "" if unit == "0" else f", {self._tagged}"
+        return self.code.emit(f"load {self.code.type}, ptr {self._unit(place, unit)}{tag}")
+
+    def _unit(self, place: tuple[str, int, int], unit: str) -> str:
+        return self.code.emit(f"getelementptr {self.code.type}, ptr {self.lanes[place]}, i64 {unit}")
 
     @property
-    def rows_weight(self) -> np.ndarray:
-        """The weight, ``(N or 1, 2 * hidden)``."""
-        return self.weight.detach().reshape(-1, self.weight.shape[-1]).contiguous().numpy()
+    def _tagged(self) -> str:
+        return f"align {self.bytes}, !llvm.access.group !0"
 
 
-def spread(kernel: Callable[..., None], work: int, rows: int, *arguments: Any) -> None:
-    """Call ``kernel(start, stop, *arguments)`` for all rows, on as many threads as PyTorch has and the work needs."""
-    threads = max(1, min(torch.get_num_threads(), work // WORTH_A_THREAD, rows))
-    if threads == 1:
-        kernel(0, rows, *arguments)
-        return
-    limits = [rows * part // threads for part in range(threads + 1)]
-    # Not kept for the next call: threads do not survive a fork.
-    with ThreadPoolExecutor(threads - 1) as pool:
-        first, *others = pairwise(limits)
-        parts = [pool.submit(kernel, *other, *arguments) for other in others]
-        kernel(*first, *arguments)
-        for part in parts:
-            part.result()
+@cache
+def _processor() -> dict[str, str]:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
 
 
-EQUATIONS: dict[type[Equations], type[Equations]] = {
-    getattr(equations, rule.__name__): rule for rule in (LSTM, GRU, MGU, BRC, NBRC)
-}
-"""By the equations that they compute faster."""
+@cache
+def _has_fused() -> bool:
+    """Without it a fused multiplication and addition is a function, and slow."""
+    features = llvm.get_host_cpu_features()
+    return bool(features.get("fma") or features.get("neon"))
+
+
+@cache
+def _compiled(text: str) -> Compiled:
+    processor = _processor()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    # One for each function: it is disposed of with the engine.
+    machine = llvm.Target.from_default_triple().create_target_machine(**processor, opt=3, jit=True)
+    made_for = f"{llvm.llvm_version_info} {machine.triple} {processor} {text}"
+    stored = cache_folder() / hashlib.sha256(made_for.encode()).hexdigest()
+    if not stored.exists():
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.set_object_cache(lambda _, code: _store(stored, code), lambda _: _read(stored))
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *(ctypes.c_int64 for _ in range(5)))
+    function: Any = kind(engine.get_function_address("pass"))
+    function.engine = engine  # which has the memory of the code
+    return function
+
+
+def cache_folder() -> Path:
+    """Where machine code is stored for other processes: ``multistable`` in the user's folder for caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "multistable"
+
+
+def _store(path: Path, code: bytes) -> None:
+    # Where nothing may be written, each process compiles for itself.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(code)
+        Path(file.name).replace(path)
+
+
+def _read(path: Path) -> bytes | None:
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return None

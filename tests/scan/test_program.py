@@ -1,0 +1,276 @@
+"""A step as data: the interpreter against autograd of the plain loop, the stages, and what is refused."""
+
+import random
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import multistable as ms
+from loop_problems import MAKE, make, problem, weights_of
+from multistable.scan import program as program_module
+from multistable.scan import reference
+from multistable.scan.program import Program, RefusedError, program_of
+from multistable.scan.program.stages import Stages
+from own_cells import CellOfModules
+
+
+@pytest.mark.parametrize("leading", [(), (3,)], ids=["one", "three"])
+@pytest.mark.parametrize("kind", MAKE)
+def test_the_interpreter_computes_states_and_gradients(kind, leading):
+    torch.manual_seed(0)
+    cell = make(kind, 3, leading)
+    u, state, project = problem(cell, 4, 5, leading)
+    weights = list(weights_of(cell).values())
+    expected = reference.scan(cell, project(), state)
+    upstream = [torch.randn_like(field) for field in expected]
+    wanted = torch.autograd.grad(expected, [u, *state, *weights], upstream, allow_unused=True)
+
+    program, projected = program_of(cell, None, leading), project()
+    prepared = program.prepare(weights)
+    given = [weight.detach() for weight in prepared]
+    steps, now = [], [field.detach() for field in state]
+    for x in projected.detach():
+        now, values = program.step(x, now, given)
+        steps.append((now, values))
+    for field, plain in zip(zip(*(states for states, _ in steps), strict=True), expected, strict=True):
+        torch.testing.assert_close(torch.stack(field), plain)
+    of_state = [torch.zeros_like(field) for field in state]
+    of_input, of_weights = [], [torch.zeros_like(weight) for weight in given]
+    for t in reversed(range(len(steps))):
+        above = [up[t] + later for up, later in zip(upstream, of_state, strict=True)]
+        of_x, of_state, parts = program.step_back(above, steps[t][1], given)
+        of_input.insert(0, of_x)
+        of_weights = [total + part for total, part in zip(of_weights, parts, strict=True)]
+    found = torch.autograd.grad(
+        [projected, *(weight for weight in prepared if weight.requires_grad)],
+        [u, *weights],
+        [torch.stack(of_input), *of_weights],
+        allow_unused=True,
+    )
+    for actual, plain in zip((found[0], *of_state, *found[1:]), wanted, strict=True):
+        torch.testing.assert_close(0 if actual is None else actual, 0 if plain is None else plain)
+
+
+def stages(kind: str) -> Stages:
+    return Stages(program_of(MAKE[kind](2, 4)), gradient=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "products", "passes", "saved", "gradients", "in_place"),
+    [
+        ("lstm", 1, 1, 5, 4, True),
+        ("gru", 1, 1, 4, 4, True),
+        ("mgu", 2, 2, 2, 2, False),
+        ("brc", 0, 1, 3, 3, True),
+        ("nbrc", 1, 1, 3, 3, True),
+        ("relu", 1, 1, 1, 1, True),
+        ("LEM", 2, 2, 4, 4, False),
+        ("CoRNN", 2, 1, 2, 1, True),
+    ],
+)
+def test_stages_are_as_few_as_by_hand(kind, products, passes, saved, gradients, in_place):
+    """Products, the passes forward and back, the lanes that are saved and those of gradients."""
+    found = stages(kind)
+    assert len(found.program.products) == products
+    assert [len(found.forward), len(found.backward)] == [passes] * 2
+    assert (found.width, len(found.gradients), found.in_place) == (saved, gradients, in_place)
+
+
+def test_gradients_of_a_product_lie_side_by_side():
+    """In a GRU those of the input are z, r, h, and those of the product z, r and that of the candidate."""
+    (window,) = stages("gru").windows
+    assert (stages("gru").of_x, window.start, window.order) == (1, 0, (2, 0, 1))
+
+
+def test_without_a_gradient_no_more_is_saved_than_products():
+    for kind, width in (("lstm", 4), ("gru", 3), ("mgu", 2), ("brc", 0)):
+        assert Stages(program_of(MAKE[kind](2, 4)), gradient=False).width == width
+
+
+def test_cells_that_differ_in_an_option_have_programs_of_their_own():
+    tanh, relu = (MAKE["relu"](2, 3) for _ in range(2))
+    tanh.nonlinearity = "tanh"
+    assert program_of(tanh) is not program_of(relu)
+    assert program_of(relu) is program_of(MAKE["relu"](2, 3))
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_a_program_is_made_wherever_it_is_first_needed(context):
+    """And the global random state is as before."""
+    cell, state = MAKE["lstm"](2, 29), torch.get_rng_state()
+    program_module._programs.clear()
+    with context():
+        program_of(cell)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_weights_in_modules_inside():
+    cell = CellOfModules(2, 5)
+    assert ms.check(cell)["float64"].keys() >= {"gradient of recall.weight", "gradient of read.bias"}
+
+
+class OneMatrix(ms.Cell):
+    """A cell whose step is an expression of x, h, W, w and a state ``State(h)``."""
+
+    def __init__(self, function, inputs=2, hidden=5) -> None:
+        super().__init__(inputs, hidden)
+        self.function = function
+        self.input_weight = nn.Parameter(torch.randn(inputs, hidden))
+        self.bias = nn.Parameter(torch.randn(hidden))
+        self.W = nn.Parameter(torch.randn(hidden, hidden))
+        self.w = nn.Parameter(torch.randn(hidden))
+        self.plain = torch.ones(hidden)
+        self.register_buffer("buffer", torch.randn(hidden))
+
+    def step(self, projected, state):
+        return ms.Hidden(self.function(self, projected, state.h))
+
+
+def flow(cell, x, h):
+    return torch.tanh(x) if h.mean() > 0 else x
+
+
+def in_place(cell, x, h):
+    h.mul_(0.5)
+    return torch.tanh(x + h @ cell.W)
+
+
+def weight_in_place(cell, x, h):
+    with torch.no_grad():
+        cell.W.clamp_(-1, 1)
+    return torch.tanh(x + h @ cell.W)
+
+
+def stopped(cell, x, h):
+    with torch.no_grad():
+        gate = torch.sigmoid(h)
+    return gate * x
+
+
+class StraightThrough(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.sign()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+REFUSED = {
+    "the values of tensors": flow,
+    r"in place \(aten.copy_\)": in_place,
+    r"a weight in place \(aten.copy_\)": weight_in_place,
+    "derivatives of its own": stopped,
+    "not the same at every call": lambda cell, x, h: torch.tanh(x + random.random() * h),
+    "aten.bernoulli": lambda cell, x, h: functional.dropout(x, 0.5, training=True),
+    r"aten\.sin,": lambda cell, x, h: torch.sin(x + h),
+    "aten.erf": lambda cell, x, h: torch.erf(x + h),
+    "neither a parameter nor a buffer": lambda cell, x, h: torch.tanh(x + cell.plain * h),
+    "columns 0 to 2": lambda cell, x, h: torch.cat([h[..., :2], x[..., 2:]], -1),
+    "rows": lambda cell, x, h: torch.tanh(x + h.mean(0, keepdim=True)),
+    "not a constant": lambda cell, x, h: torch.pow(x.abs() + 1, h),
+    "aten.transpose": lambda cell, x, h: torch.tanh(x + x @ h.mT @ h),
+    "matrix of 5 x 7": lambda cell, x, h: (h @ cell.W.repeat(1, 2)[:, :7])[..., :5],
+    "no state of 1 fields": lambda cell, x, h: torch.cat([x, h], -1),
+    "could not be recorded: AttributeError": lambda cell, x, h: cell.missing,
+}
+
+
+@pytest.mark.parametrize(("reason", "function"), REFUSED.items(), ids=REFUSED)
+def test_what_is_refused_and_why(reason, function):
+    cell = OneMatrix(function)
+    before = [weight.detach().clone() for weight in cell.parameters()]
+    with pytest.raises(RefusedError, match=reason):
+        program_of(cell)
+    assert all(map(torch.equal, before, cell.parameters()))
+
+
+def test_a_derivative_of_ones_own_is_refused():
+    with pytest.raises(RefusedError, match=r"derivatives of its own|could not be recorded"):
+        program_of(OneMatrix(lambda cell, x, h: StraightThrough.apply(x + h @ cell.W)))
+
+
+def test_a_refusal_reaches_the_user_and_the_plain_loop_runs():
+    rnn = ms.RNN(lambda inputs, hidden: OneMatrix(lambda cell, x, h: torch.sin(x + h), inputs, hidden), 2, 5)
+    (line,) = ms.backends(rnn)
+    reason = "its step has the operation aten.sin, which fused loops do not know"
+    assert line == f"reference: OneMatrix has no fused loop: {reason}"
+    assert rnn(torch.randn(3, 1, 2))[0].shape == (3, 1, 5)
+
+
+OPERATIONS = {
+    "comparisons": lambda cell, x, h: (x > h) * h + (x <= 0.1) * x + torch.where((x < h) | (h >= 0), x, 0.3),
+    "bounds": lambda cell, x, h: x.clamp(-0.5, 0.5) + torch.maximum(x, h) - torch.minimum(h, x).clamp(min=-1),
+    "powers": lambda cell, x, h: (
+        (x.abs() + 0.1) ** 1.7 + h**3 - (h * h + 1) ** -0.5 + torch.sqrt(x * x + 1) + x.square()
+    ),
+    "exponentials": lambda cell, x, h: torch.exp(-x.abs()) + torch.expm1(-h.abs()) + torch.log(h * h + 0.3),
+    "softplus": lambda cell, x, h: functional.softplus(3 * x) + functional.logsigmoid(h) + torch.log1p(x * x),
+    "activations": lambda cell, x, h: (
+        functional.silu(x) + functional.elu(h) + functional.leaky_relu(x) + torch.relu(-h)
+    ),
+    "quotients": lambda cell, x, h: 1 / (1 + h * h) + x / (2 + h.abs()) - torch.reciprocal(h * h + 1) - x.sign() * h,
+    "constants": lambda cell, x, h: (
+        torch.ones_like(h) * x + torch.tensor(0.5) * h + x.new_zeros(x.shape) + torch.ones(1) * h
+    ),
+    "buffers": lambda cell, x, h: x + cell.buffer * h + cell.buffer.sigmoid(),
+    "detach": lambda cell, x, h: x * h.detach() + (h @ cell.W).detach(),
+    "temporaries in place": lambda cell, x, h: (x + h @ cell.W).tanh_() * cell.w,
+    "layer norm": lambda cell, x, h: functional.layer_norm(x + h @ cell.W, (5,), cell.w, cell.w),
+    "layer norm of the state": lambda cell, x, h: functional.layer_norm(h, (5,)) @ cell.W + x,
+    "a product twice": lambda cell, x, h: x + torch.tanh(torch.tanh(h @ cell.W) @ cell.W) @ cell.W,
+    "a product of several": lambda cell, x, h: x + torch.cat([h, x], -1) @ torch.cat([cell.W, cell.W.mT], 0),
+    "linear": lambda cell, x, h: functional.linear(h, cell.W, cell.w) + x,
+    "matrices made of weights": lambda cell, x, h: x + h @ (cell.W - cell.W.mT - 0.1 * torch.eye(5)),
+    "the input as it is": lambda cell, x, h: x,
+    "nothing of the input": lambda cell, x, h: h * cell.w,
+    "a product that nobody needs": lambda cell, x, h: x + 0 * (h @ cell.W),
+}
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr("multistable.scan.cpu.passes.compiler_of_passes", lambda: None)
+    torch.manual_seed(0)
+    function = OPERATIONS[name]
+    ms.check(OneMatrix(lambda cell, x, h: torch.tanh(function(cell, x, h))))
+
+
+@pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "sqrt", "tanh", "sigmoid"])
+def test_functions_are_precise_wherever_they_are_defined(name):
+    """In units of the last place, but for sigmoid, which is precise to that of 1; at the ends to the bit."""
+    pytest.importorskip("llvmlite")
+    program = program_of(OneMatrix(lambda cell, x, h: getattr(torch, name)(x), 1, 1))
+    for dtype, units in ((torch.float32, 8), (torch.float64, 6)):
+        end = torch.finfo(dtype).max
+        spread = torch.cat([torch.logspace(-40, 38, 5_001, dtype=torch.float64), torch.linspace(1e-9, 120, 5_001)])
+        special = torch.tensor([0, torch.inf, -torch.inf, torch.nan, 1, -1, end], dtype=torch.float64)
+        x = torch.cat([spread, -spread, special]).to(dtype)
+        y, exact = applied(program, x), getattr(torch, name)(x.double())
+        assert torch.equal(y.isnan(), exact.isnan())
+        limit = torch.finfo(dtype).max
+        assert torch.equal(y.isinf(), (exact.abs() > limit) | exact.isinf())
+        finite = exact.isfinite() & y.isfinite()
+        size = torch.ones_like(exact) if name == "sigmoid" else exact.abs().clamp_min(torch.finfo(dtype).tiny)
+        unit = size * torch.finfo(dtype).eps
+        assert ((y.double() - exact).abs()[finite] / unit[finite]).max() < units
+
+
+def applied(program: Program, x: Tensor) -> Tensor:
+    """What the compiled step makes of projected inputs."""
+    from multistable.scan.cpu import loop
+
+    state = (x.new_zeros(len(x), 1),)
+    weights = tuple(weight.to(x.dtype) for weight in program.prepare([]))
+    return loop.last_state(loop.Arguments(program, 1, x[None, :, None], state, weights))[0][:, 0]
