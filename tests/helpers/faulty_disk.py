@@ -14,8 +14,8 @@ LOCKS = (".lock", ".group")
 class Node:
     """A file with what was written to it and what of this was synced, or a folder, whose content is ``None``."""
 
-    def __init__(self, content):
-        self.content, self.synced = content, None if content is None else b""
+    def __init__(self, content, synced=b""):
+        self.content, self.synced = content, None if content is None else synced
 
 
 class FaultyDisk(Callback):
@@ -31,8 +31,9 @@ class FaultyDisk(Callback):
     def __init__(self, root, full_at=None):
         self.root, self.full_at = root, full_at
         self.operations, self.reached, self.left = 0, -1, {}
-        self.entries = {}
-        self.kept = {}
+        there = {root / path: content for path, content in state_of(root)}
+        self.entries = {path: Node(content, content) for path, content in there.items()}
+        self.kept = dict(self.entries)
 
     def on_epoch(self, configs, metrics):
         self.reached = metrics[0][configs[0].unit]

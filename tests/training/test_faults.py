@@ -45,34 +45,53 @@ class Start(Callback):
         self.number = epoch
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_at_any_operation_on_the_disk_changes_no_digit(kind, tmp_path, monkeypatch):
-    configs, folders = KINDS[kind], (tmp_path / str(number) for number in count())
+def trained(configs, root, begin, monkeypatch, full_at=None):
+    """Train runs on a disk that has the files of the state ``begin``. Returns the disk, and the folders if it ended."""
+    restore(begin, root)
     with monkeypatch.context() as patch:
-        disk = FaultyDisk(tmp_path / "undisturbed").install(patch)
-        disk.root.mkdir()
-        undisturbed = [outcome(folder) for folder in train(configs, disk.root / "runs", callbacks=[disk])]
+        disk, folders = FaultyDisk(root, full_at).install(patch), None
+        if full_at is None:
+            folders = train(configs, root / "runs", callbacks=[disk])
+        else:
+            with pytest.raises(OSError, match=f"No space left on device: '{root}"):
+                train(configs, root / "runs", callbacks=[disk])
         disk.remember()
+    return disk, folders
+
+
+def try_every_fault(configs, begin, tmp_path, monkeypatch):
+    """Go on from what each fault leaves of a training that begins with a state. Returns all that they leave."""
+    roots = (tmp_path / str(number) for number in count())
+    disk, folders = trained(configs, next(roots), begin, monkeypatch)
+    undisturbed = [outcome(folder) for folder in folders]
     names = {path for path, _ in state_of(disk.root)}
     left, known = dict(disk.left), set(map(alike, disk.left))
-    assert disk.operations > 30
     for operation in range(disk.operations):
-        with monkeypatch.context() as patch:
-            full = FaultyDisk(next(folders), full_at=operation).install(patch)
-            full.root.mkdir()
-            with pytest.raises(OSError, match=f"No space left on device: '{full.root}"):
-                train(configs, full.root / "runs", callbacks=[full])
-            assert not list(full.root.rglob("*.part"))
-            if alike(state_of(full.root)) not in known:
-                left[state_of(full.root)] = full.reached
+        full, _ = trained(configs, next(roots), begin, monkeypatch, full_at=operation)
+        if alike(state_of(full.root)) not in known:
+            left[state_of(full.root)] = full.reached
     with monkeypatch.context() as patch:
         hold_still(patch)
         for state, reached in left.items():
-            root, start = next(folders), Start()
+            root, start = next(roots), Start()
             restore(state, root)
             assert [outcome(folder) for folder in train(configs, root / "runs", callbacks=[start])] == undisturbed
             assert {path for path, _ in state_of(root)} == names
             assert start.number is None or start.number >= reached
+    return undisturbed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_at_any_operation_on_the_disk_changes_no_digit(kind, tmp_path, monkeypatch):
+    try_every_fault(KINDS[kind], frozenset(), tmp_path, monkeypatch)
+
+
+def test_a_second_fault_while_a_run_goes_on_changes_no_digit(tmp_path, monkeypatch):
+    configs = KINDS["auxiliary"]
+    disk, folders = trained(configs, tmp_path / "once", frozenset(), monkeypatch)
+    cut = [state for state, reached in disk.left.items() if reached == 0 and any(p.suffix == ".part" for p, _ in state)]
+    (tmp_path / "twice").mkdir()
+    assert try_every_fault(configs, cut[0], tmp_path / "twice", monkeypatch) == [outcome(made) for made in folders]
 
 
 def test_errors_of_the_disk_have_the_path(tmp_path):

@@ -215,3 +215,25 @@ def test_without_any_checkpoint_that_is_whole_a_run_begins_anew(stopped, tmp_pat
         (folder / "checkpoint-1.safetensors").unlink()
 
     again(stopped, tmp_path, both, "checkpoint-2")
+
+
+@pytest.mark.parametrize("damage", [METRICS["a lost row"], lines(lambda rows: [*rows, b'{"epoch": 3, "va'])])
+def test_metrics_are_whole_again_while_a_run_goes_on(damage, stopped, tmp_path):
+    copy = shutil.copytree(stopped[0], tmp_path / stopped[0].name)
+    damage(copy)
+    with pytest.raises(StopError):
+        train(STOPPED, tmp_path, callbacks=[StopAt("record", 3)])
+    assert [row["epoch"] for row in RunFolder(copy).metrics()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"{}")])
+def test_a_run_whose_warmup_is_not_recorded_any_more_begins_anew(damage, tmp_path):
+    config = small(version="warmup")
+    (whole,) = train(config, tmp_path / "undisturbed")
+    with pytest.raises(StopError):
+        train(config, tmp_path, callbacks=[StopAt("record", 1)])
+    path = RunFolder.of(config, tmp_path).path / "warmup.json"
+    damage(path)
+    with pytest.warns(RuntimeWarning, match=str(path)):
+        (folder,) = train(config, tmp_path)
+    assert outcome(folder) == outcome(whole)

@@ -216,7 +216,7 @@ class RunFolder:
         return Checkpoint(tensors, notes, rows)
 
     def resumable(self, config: Config, epoch: int) -> Checkpoint:
-        """A checkpoint of the run with exactly the rows that must have been recorded until then."""
+        """A checkpoint of the run, if exactly the rows until then and the course of the warmup are there."""
         checkpoint = self.checkpoint(epoch)
         rows = checkpoint.rows
         if rows is None:
@@ -224,6 +224,8 @@ class RunFolder:
         if [row.get(config.unit) for row in rows] != config.recorded(epoch):
             there = self.path / "metrics.jsonl"
             raise DamagedRunError(f"{there} has not exactly one line for each {config.unit} recorded up to {epoch}")
+        if config.kind.warmed and self.warmup() is None:
+            raise DamagedRunError(f"{self.path / 'warmup.json'} is missing")
         return replace(checkpoint, rows=rows)
 
     def write_checkpoint(self, epoch: int, checkpoint: Checkpoint) -> None:
