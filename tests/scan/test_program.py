@@ -267,6 +267,16 @@ def test_functions_are_precise_wherever_they_are_defined(name):
         assert ((y.double() - exact).abs()[finite] / unit[finite]).max() < units
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_not_a_number_is_not_bounded(turned):
+    pytest.importorskip("llvmlite")
+    for bound in (torch.maximum, torch.minimum):
+        cell = OneMatrix(lambda cell, x, h, bound=bound: torch.relu(bound(h, x) if turned else bound(x, h)), 1, 1)
+        y = applied(program_of(cell), torch.tensor([torch.nan, 1.0]))
+        assert y[0].isnan()
+        assert y[1] == (1 if bound is torch.maximum else 0)
+
+
 def applied(program: Program, x: Tensor) -> Tensor:
     """What the compiled step makes of projected inputs."""
     from multistable.scan.cpu import loop
