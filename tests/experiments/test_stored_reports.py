@@ -168,7 +168,10 @@ def test_a_damaged_summary_is_told_with_what_is_wrong_with_it(folders):
     assert done.stderr == f"Error: {folder / 'summary.json'}: {told}. Delete {folder} to run it again\n"
 
 
-@pytest.mark.parametrize(("name", "text"), [("claims", "no JSON"), ("report all", '{"rows": []}')])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("claims", "no JSON"), ("report all", '{"rows": []}'), pytest.param("claims", "[" * 100_000, id="nested")],
+)
 def test_a_file_that_holds_no_results_is_named(tmp_path, name, text):
     file = tmp_path / "other.json"
     file.write_text(text)

@@ -1,7 +1,8 @@
 """Killed processes, power cuts and full disks at each operation: every run goes on and ends with the same digits."""
 
 import ast
-from itertools import count
+import os
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,19 @@ def test_a_second_fault_while_a_run_goes_on_changes_no_digit(tmp_path, monkeypat
     cut = [state for state, reached in disk.left.items() if reached == 0 and any(p.suffix == ".part" for p, _ in state)]
     (tmp_path / "twice").mkdir()
     assert try_every_fault(configs, cut[0], tmp_path / "twice", monkeypatch) == [outcome(made) for made in folders]
+
+
+def test_an_epoch_waits_for_the_disk_twice(tmp_path, monkeypatch):
+    """For the checkpoint, and for its name: more would slow short epochs."""
+    synced, counts = [], []
+
+    class Count(Callback):
+        def on_epoch(self, configs, metrics):
+            counts.append(len(synced))
+
+    monkeypatch.setattr(os, "fsync", synced.append)
+    train(small(**TINY | {"epochs": 4}), tmp_path, callbacks=[Count()])
+    assert [after - before for before, after in pairwise(counts)] == [2] * 4
 
 
 def test_errors_of_the_disk_have_the_path(tmp_path):

@@ -137,6 +137,35 @@ def test_control_characters_of_results_are_refused(tmp_path, entry):
     assert "\x1b" not in str(refused.value)
 
 
+def test_a_line_of_metrics_of_another_kind_of_runs_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(ROW))
+    with pytest.raises(DamagedRunError, match="episode must be 0 or a positive integer, got nothing in its line 1"):
+        RunFolder(tmp_path).metrics("episode")
+
+
+@pytest.mark.parametrize(
+    ("course", "told"),
+    [
+        ("[]", "must be an object, and is not"),
+        (
+            '{"outcome": "multistable", "vaa_star": [1], "vaa": 1}',
+            ": vaa_star must be a list of lists of numbers",
+        ),
+        ('{"outcome": "diverged"}', ": reason must be a printable text, got nothing"),
+    ],
+)
+def test_a_damaged_warmup_is_named(tmp_path, course, told):
+    (tmp_path / "warmup.json").write_text(course)
+    with pytest.raises(DamagedRunError, match=f"{tmp_path}/warmup.json ?{told}"):
+        RunFolder(tmp_path).warmup()
+
+
+def test_imports_that_are_not_as_they_are_written_are_named(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(small().stored() | {"imports": 5}))
+    with pytest.raises(DamagedRunError, match=r"config.json: config.imports must be an object, got 5"):
+        RunFolder(tmp_path).config()
+
+
 def test_control_characters_of_a_warmup_are_refused(tmp_path):
     (tmp_path / "warmup.json").write_text(json.dumps({"outcome": "diverged", "reason": "\x1b[2J"}))
     with pytest.raises(DamagedRunError, match=r"warmup.json: reason must be a printable text"):

@@ -37,8 +37,9 @@ class Result:
     @classmethod
     def of(cls, folder: RunFolder) -> "Result":
         """The result in the folder of a finished run; an error if its last epochs or episodes are missing."""
-        summary, config, metrics = folder.summary(), folder.config(), folder.metrics()
-        last = metrics[-1].get(config.unit) if metrics else None
+        summary, config = folder.summary(), folder.config()
+        metrics = folder.metrics(config.unit)
+        last = metrics[-1][config.unit] if metrics else None
         if last is None or last < config.duration:
             ends = "has no line" if last is None else f"ends with {config.unit} {last} of {config.duration}"
             raise DamagedRunError(f"{folder.path / 'metrics.jsonl'} {ends}. Delete {folder.path} to run it again")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from torch import Tensor
 from multistable.training import files
 from multistable.training.kinds import config_class
 from multistable.training.settings import Config
-from multistable.training.summary import OBJECT, TEXT, check_course, check_entries, check_row, check_summary
+from multistable.training.summary import OBJECT, TEXT, check_course, check_entries, check_kind, check_row, check_summary
 
 UNREADABLE = (ValueError, TypeError, KeyError, RecursionError, SafetensorError)
 """The errors of reading a file whose content is not as it was written."""
@@ -33,6 +32,9 @@ def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Confi
     """The inverse of ``Config.to_dict``, for a run of any kind; ``data`` is the folder of the task's files."""
     check_entries("config", settings, {"task": OBJECT, "cell": TEXT})
     check_entries("config.task", settings["task"], {"name": TEXT})
+    imports = settings.get("imports", {})
+    check_kind("config.imports", imports, OBJECT)
+    check_entries("config.imports", imports, dict.fromkeys(imports, TEXT))
     return config_class(settings["task"]["name"]).from_dict(settings, data)
 
 
@@ -128,14 +130,17 @@ class RunFolder:
         """The course of the warmup, if the run had one."""
         return self._checked("warmup.json", check_course) if (self.path / "warmup.json").exists() else None
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """What was recorded at each epoch, without a last line that was cut off while it was written."""
-        rows, wrong = self._rows()
+    def metrics(self, unit: str | None = None) -> list[dict[str, Any]]:
+        """What was recorded at each epoch, without a last line that was cut off while it was written.
+
+        ``unit`` is what each line must say that it is of, an ``"epoch"`` or an ``"episode"``; either when not given.
+        """
+        rows, wrong = self._rows(unit)
         if wrong:
             raise DamagedRunError(f"{self.path / 'metrics.jsonl'} {wrong}. Delete {self.path} to run it again")
         return rows
 
-    def _rows(self) -> tuple[list[dict[str, Any]], str]:
+    def _rows(self, unit: str | None = None) -> tuple[list[dict[str, Any]], str]:
         """The rows before the first that is damaged, and what is wrong with that one."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
@@ -144,7 +149,7 @@ class RunFolder:
             if not line.strip():
                 continue
             try:
-                rows.append(check_row(json.loads(line)))
+                rows.append(check_row(json.loads(line), unit))
             except json.JSONDecodeError as error:
                 if number < len(lines):
                     return rows, f"cannot be read: {error} in its line {number}"
@@ -220,8 +225,8 @@ class RunFolder:
         checkpoint = self.checkpoint(epoch)
         rows = checkpoint.rows
         if rows is None:
-            rows = [row for row in self._rows()[0] if row.get(config.unit, math.inf) <= epoch]
-        if [row.get(config.unit) for row in rows] != config.recorded(epoch):
+            rows = [row for row in self._rows(config.unit)[0] if row[config.unit] <= epoch]
+        if [row[config.unit] for row in rows] != config.recorded(epoch):
             there = self.path / "metrics.jsonl"
             raise DamagedRunError(f"{there} has not exactly one line for each {config.unit} recorded up to {epoch}")
         if config.kind.warmed and self.warmup() is None:
@@ -279,7 +284,8 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise DamagedRunError(f"{path} cannot be read: {error}{self._again}") from error
         if not isinstance(content, dict) or not content.keys() >= set(entries):
-            raise DamagedRunError(f"{path} must have the entries {', '.join(entries)}, and has not{self._again}")
+            what = f"have the entries {', '.join(entries)}" if entries else "be an object"
+            raise DamagedRunError(f"{path} must {what}, and {'has' if entries else 'is'} not{self._again}")
         return content
 
     @property

@@ -34,6 +34,12 @@ COUNT = Kind("a positive integer", lambda value: _is_number(value) and isinstanc
 MEASURED = Kind(
     "a finite number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value)
 )
+# Of what is only shown. A warmup that went wrong may have stored a NaN.
+SHOWN = Kind("a number", lambda value: isinstance(value, int | float))
+STEPS = Kind(
+    "a list of lists of numbers",
+    lambda value: isinstance(value, list) and all(isinstance(v, list) and all(map(SHOWN.fits, v)) for v in value),
+)
 WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
 
 UNITS = ("epoch", "episode")
@@ -53,10 +59,10 @@ def check_summary(summary: Any) -> None:
         check_entries("record.pretraining", record["pretraining"], PRETRAINING)
 
 
-def check_row(row: Any) -> dict[str, Any]:
-    """Check what was recorded at an epoch or evaluation. Returns it."""
+def check_row(row: Any, unit: str | None = None) -> dict[str, Any]:
+    """Check what was recorded at an epoch or evaluation, the ``unit`` if it is known. Returns it."""
     check_kind("it", row, OBJECT)
-    unit = next((unit for unit in UNITS if unit in row), UNITS[0])
+    unit = unit or next((unit for unit in UNITS if unit in row), UNITS[0])
     kinds = {unit: WHEN, "phase": TEXT, "seconds": NUMBER}
     check_entries("", row, {name: kinds.get(name, MEASURED) for name in [unit, "seconds", *row]})
     return row
@@ -64,7 +70,7 @@ def check_row(row: Any) -> dict[str, Any]:
 
 def check_course(course: Any) -> None:
     """Check what is shown of the course of a warmup."""
-    curves = {"vaa_star": LIST, "vaa": NUMBER.or_null()} if "vaa_star" in course else {"reason": TEXT}
+    curves = {"vaa_star": STEPS, "vaa": SHOWN} if "vaa_star" in course else {"reason": TEXT}
     check_entries("", course, {"outcome": TEXT} | curves)
 
 

@@ -26,7 +26,7 @@ def show_run(path: Path) -> None:
     settings = table("setting", "", title=config.name)
     for name, value in config.to_dict().items():
         settings.add_row(name, str(value))
-    metrics = folder.metrics()
+    metrics = folder.metrics(config.unit)
     apart = (config.unit, "phase", "seconds", "step_seconds")
     names = list(dict.fromkeys(name for row in metrics for name in row if name not in apart))
     titles = [name.replace("_", " ") for name in names]
