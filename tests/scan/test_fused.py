@@ -1,5 +1,7 @@
 """The fused time loop against the reference in float64: on a GPU where there is one, else in Triton's interpreter."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -81,8 +83,7 @@ def test_a_state_that_is_not_given_is_zero(name):
     assert all(map(torch.equal, *results))
 
 
-@pytest.mark.parametrize("lead", [(), (3,), (2, 2)], ids=str)
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("lead", "shared"), [((), False), ((3,), True), ((2, 2), False)], ids=str)
 @pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_projection_is_overwritten_and_its_gradients_are_right(name, few, shared, lead, monkeypatch):
@@ -306,25 +307,21 @@ def test_an_unknown_precision_is_an_error():
         fused.scan(cell.to(DEVICE), projected, state, precision="fp8")
 
 
-@pytest.mark.parametrize("hidden", [1, 16, 48, 128, 256, 300, 512, 1024])
 @pytest.mark.parametrize("gates", [2, 3, 4])
-def test_a_plan_covers_all_units_rows_and_networks(gates, hidden):
-    for networks in (1, 3, 64, 500):
-        for rows in (1, 33, 200):
-            for processors in (1, 20, 132):
-                for precision in ("ieee", "tf32"):
-                    p = plan(
-                        hidden=hidden, gates=gates, members=networks, rows=rows, processors=processors,
-                        shared_memory=232_448, matrix_units=True, precision=precision,
-                    )  # fmt: skip
-                    assert p.units * p.splits >= hidden
-                    assert (p.splits - 1) * p.units < hidden
-                    assert p.span <= p.rows
-                    assert p.parts * 32 >= p.inputs
-                    if p.splits == 1:
-                        assert p.groups == networks * -(-rows // p.span)
-                    else:
-                        assert p.groups * p.splits <= processors * 2
+def test_a_plan_covers_all_units_rows_and_members(gates):
+    hidden_sizes, members, rows = (1, 16, 48, 128, 256, 300, 512, 1024), (1, 3, 64, 500), (1, 33, 200)
+    for h, r, n, processors, precision in product(hidden_sizes, members, rows, (1, 20, 132), ("ieee", "tf32")):
+        p = plan(
+            hidden=h, gates=gates, members=r, rows=n, processors=processors,
+            shared_memory=232_448, matrix_units=True, precision=precision,
+        )  # fmt: skip
+        assert (p.splits - 1) * p.units < h <= p.units * p.splits
+        assert p.span <= p.rows
+        assert p.parts * 32 >= p.inputs
+        if p.splits == 1:
+            assert p.groups == r * -(-n // p.span)
+        else:
+            assert p.groups * p.splits <= processors * 2
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU with 40 GB")

@@ -40,6 +40,12 @@ if HAS_GPU:
     # Several warps with the same elements, which must not overtake each other; in one step nothing else holds them.
     MATRIX_CASES += [(30, 32, 512, 1, 132), (1, 100, 300, 1, 132)]
 
+# A program alone has all units of a row, or several share them: with two fields, one, and two products a step.
+alone_and_in_groups = pytest.mark.parametrize(
+    ("name", "hidden", "processors"),
+    [("lstm", 48, 4), ("lstm", 256, 9), ("gru", 256, 9), ("mgu", 48, 4), ("mgu", 256, 9), ("nbrc", 48, 4)],
+)
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_products_in_tf32(name):
@@ -95,9 +101,9 @@ def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "precision", "error"), [(3, "tf32", 2e-3), (3, "tf32x3", 1e-5), (40, "tf32x3", 1e-6)]
+    ("inputs", "precision", "error", "hidden", "processors"),
+    [(3, "tf32", 2e-3, 24, 4), (3, "tf32x3", 1e-5, 200, 9), (40, "tf32x3", 1e-6, 24, 4)],
 )
-@pytest.mark.parametrize(("hidden", "processors"), [(24, 4), (200, 9)])
 @pytest.mark.parametrize("name", ON_MATRIX_UNITS)
 @torch.no_grad()
 def test_the_bias_of_the_input_is_added_on_the_way(name, hidden, processors, inputs, precision, error, matrix_units):
@@ -147,8 +153,7 @@ def test_steps_are_the_same_however_many_are_taken_at_once(inputs, matrix_units)
     assert torch.equal(fused.scan_input(cell, u[:1], before, precision="tf32x3", only_last=True).h, at_once.h)
 
 
-@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@alone_and_in_groups
 def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_units):
     """Twice the same; without a gradient; and the last state where no other is kept."""
     matrix_units(processors)
@@ -165,8 +170,7 @@ def test_the_matrix_units_give_the_same_again(name, hidden, processors, matrix_u
         assert relative_error(y, z.double()) < 1e-6
 
 
-@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@alone_and_in_groups
 def test_a_row_that_is_not_finite_leaves_the_others_alone(name, hidden, processors, matrix_units):
     """Whatever its bits: programs that share a row send each other numbers with bits of their own in them."""
     matrix_units(processors)
@@ -244,8 +248,7 @@ def test_a_recurrent_bias_beside_three_products(matrix_units):
     assert errors["tf32x3"] < PRECISE * errors["plain"]
 
 
-@pytest.mark.parametrize(("hidden", "processors"), [(48, 4), (256, 9)])
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
+@alone_and_in_groups
 @torch.no_grad()
 def test_three_products_are_a_function_of_the_state(name, hidden, processors, matrix_units):
     """The same bits again, in whatever turn of the exchanges a step is, and whoever has a row.
@@ -326,10 +329,9 @@ def test_tf32_is_allowed_and_not_demanded(change):
      {"hidden": 1024}, {"precision": "ieee"}],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("gates", [2, 3, 4])
-def test_three_products_where_no_backward_pass_follows(gates, change):
+def test_three_products_where_no_backward_pass_follows(change):
     """Divided as in TF32; else, products are plain float32, divided as such."""
-    case = {"hidden": 256, "gates": gates, "members": 10, "rows": 320, "processors": 44, "shared_memory": 232_448}
+    case = {"hidden": 256, "gates": 3, "members": 10, "rows": 320, "processors": 44, "shared_memory": 232_448}
     case |= {"matrix_units": True, "precision": "tf32x3", "backward": False}
     chosen = plan(**case)
     assert chosen.halves
