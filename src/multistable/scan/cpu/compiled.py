@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -27,6 +28,9 @@ HEADER = 2
 FIELDS = 4
 """A description is of int64: units, rows of a member; of each buffer its address, bytes between times, the number of
 times, bytes between rows (of weights: between members)."""
+
+DIGEST = hashlib.sha256().digest_size
+"""Bytes before stored code."""
 
 
 @cache
@@ -221,14 +225,18 @@ def _compiled(text: str) -> Compiled:
     # One for each function: it is disposed of with the engine.
     machine = llvm.Target.from_default_triple().create_target_machine(**processor, opt=3, jit=True)
     made_for = f"{llvm.llvm_version_info} {machine.triple} {processor} {text}"
-    stored = cache_folder() / hashlib.sha256(made_for.encode()).hexdigest()
-    if not stored.exists():
+    folder = cache_folder()
+    stored = folder and folder / hashlib.sha256(made_for.encode()).hexdigest()
+    # Read once, before it is decided whether to optimise: what is compiled here is stored, and must be the fast code.
+    code = _read(stored) if stored else None
+    if code is None:
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = True
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
     engine = llvm.create_mcjit_compiler(module, machine)
-    engine.set_object_cache(lambda _, code: _store(stored, code), lambda _: _read(stored))
+    if stored:
+        engine.set_object_cache(lambda _, made: _store(stored, made), lambda _: code)
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *(ctypes.c_int64 for _ in range(5)))
     function: Any = kind(engine.get_function_address("pass"))
@@ -236,21 +244,51 @@ def _compiled(text: str) -> Compiled:
     return function
 
 
-def cache_folder() -> Path:
-    """Where machine code is stored for other processes: ``multistable`` in the user's folder for caches."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "multistable"
+def cache_folder() -> Path | None:
+    """Where machine code is stored for other processes: ``multistable/code`` in the user's folder for caches.
+
+    A folder of its own, since no one else may write to it, which need not hold for the other files that are kept.
+    None where the user has no home, as in a container with a user that the system does not know.
+    """
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not given.is_absolute():  # the XDG specification has relative paths ignored
+        try:
+            given = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return given / "multistable" / "code"
+
+
+def _only_ours(folder: Path) -> bool:
+    """Whether only this user can have put code there: whoever else could would have it run as this user."""
+    if not hasattr(os, "geteuid"):
+        return True
+    about = folder.stat()
+    return about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _store(path: Path, code: bytes) -> None:
+    """Store code after its digest, in place of what is there, which other processes may be reading."""
     # Where nothing may be written, each process compiles for itself.
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(code)
-        Path(file.name).replace(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _only_ours(path.parent):
+            return
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:
+    """The code that was stored, None where there is none that can be trusted: LLVM aborts at code that is damaged."""
     with contextlib.suppress(OSError):
-        return path.read_bytes()
+        if _only_ours(path.parent):
+            content = path.read_bytes()
+            digest, code = content[:DIGEST], content[DIGEST:]
+            if hashlib.sha256(code).digest() == digest:
+                return code
     return None
