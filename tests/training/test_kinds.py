@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from multistable.rl import AgentConfig
+from multistable.rl import AgentConfig, Maze
+from multistable.rl.config import PROCESSES
 from multistable.rl.group import AgentGroup
 from multistable.training import RunConfig, RunFolder
 from multistable.training.kinds import config_class, group_class
@@ -34,9 +35,36 @@ def test_a_folder_of_any_kind_is_read_after_import_multistable_alone(tmp_path):
     assert read.stdout.splitlines() == [f"{type(config).__name__} {config.name}" for config in configs], read.stderr
 
 
+class Corridor(Maze):
+    """A user's own process."""
+
+
+def test_a_folder_of_an_agent_in_a_process_that_can_be_imported_is_read(tmp_path):
+    config = small_agent(task=Corridor(2))
+    assert config.task_name == f"{__name__}:Corridor"
+    folder = RunFolder.of(config, tmp_path)
+    folder.path.mkdir()
+    folder.write_config(config)
+    assert folder.config() == config
+
+
+def test_a_folder_of_an_agent_in_a_process_that_another_has_registered_is_read(tmp_path, monkeypatch):
+    with monkeypatch.context() as there:
+        there.setitem(PROCESSES, "corridor", Corridor)
+        config = small_agent(task=Corridor(2))
+        folder = RunFolder.of(config, tmp_path)
+        folder.path.mkdir()
+        folder.write_config(config)
+    monkeypatch.setitem(PROCESSES, "corridor", None)  # What is learnt is forgotten after the test.
+    del PROCESSES["corridor"]
+    read = folder.config()
+    assert (type(read), read.task, read.task_name) == (AgentConfig, Corridor(2), "corridor")
+
+
 def test_each_kind_has_its_configurations_and_its_group():
-    assert [config_class(task) for task in ("tmaze", "copy", "a task of one's own")] == [
+    assert [config_class(task) for task in ("tmaze", "copy", "a task of one's own", "nowhere:Task")] == [
         AgentConfig,
+        RunConfig,
         RunConfig,
         RunConfig,
     ]

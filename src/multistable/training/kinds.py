@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 from multistable.training.settings import Config
@@ -13,9 +14,17 @@ KINDS = {
 """The class of a kind's configurations, and the class that trains its runs together, each as ``"module:name"``."""
 
 
-def config_class(task: str) -> type[Config]:
-    """The configuration class of runs on a task, by the task's name; the first kind's if no kind has that task."""
-    return next((kind for kind in _config_classes() if task in kind.tasks), next(_config_classes()))
+def config_class(task: str, place: str | None = None) -> type[Config]:
+    """The configuration class of runs on a task, by the task's name; the first kind's if no kind has that task.
+
+    Args:
+        task: its name.
+        place: ``module:Class`` of a task whose name another process has added, for where the name is not known.
+    """
+    registered = (kind for kind in _config_classes() if task in kind.tasks)
+    names = (task,) if place is None else (task, place)
+    found = (kind for name in names for kind in _config_classes() if _finds(kind, name))
+    return next(chain(registered, found, _config_classes()))
 
 
 def group_class(config: Config) -> Any:
@@ -27,6 +36,15 @@ def group_class(config: Config) -> Any:
 def _config_classes() -> Iterator[type[Config]]:
     """The configuration classes, each imported when it is asked for."""
     return map(_imported, KINDS)
+
+
+def _finds(kind: type[Config], name: str) -> bool:
+    """Whether a kind has a task of that name. What is wrong with the name is told when its class is looked up."""
+    try:
+        kind.tasks.find(name)
+    except (ValueError, TypeError, ImportError):
+        return False
+    return True
 
 
 def _imported(place: str) -> Any:

@@ -35,7 +35,7 @@ def config_of(settings: dict[str, Any], data: Path | str | None = None) -> Confi
     imports = settings.get("imports", {})
     check_kind("config.imports", imports, OBJECT)
     check_entries("config.imports", imports, dict.fromkeys(imports, TEXT))
-    return config_class(settings["task"]["name"]).from_dict(settings, data)
+    return config_class(settings["task"]["name"], imports.get("task")).from_dict(settings, data)
 
 
 class DamagedRunError(RuntimeError):
