@@ -91,6 +91,14 @@ def test_cells_of_pytorch_are_refused(generator):
         ms.RNN(lambda *sizes, **_: nn.GRUCell(*sizes), 1, 4, generator=generator)
 
 
+@pytest.mark.parametrize(("double", "units"), [(False, 4), (True, 2)])
+@pytest.mark.parametrize("more", [(0, 1), (1, 0)], ids=["hidden_size", "input_size"])
+def test_a_cell_of_other_sizes_than_asked_for_is_refused(double, units, more):
+    asked = f"cell must .* input_size = 2 and hidden_size = {units}"
+    with pytest.raises(ValueError, match=f"{asked}, got .*_size = {2 + more[0]} and .*_size = {units + more[1]}$"):
+        ms.RNN(lambda inputs, units: ms.CELLS["gru"](inputs + more[0], units + more[1]), 2, 4, double=double)
+
+
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("cell", [(), 5, None], ids=str)
 def test_what_is_no_cell_is_refused(cell, double):

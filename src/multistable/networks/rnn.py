@@ -67,8 +67,8 @@ class RNN(nn.Module):
 
         def layer(features: int) -> CellLayer:
             if double:
-                return Double(*(_made(make(features, hidden_size // 2, **factory)) for make in makers))
-            return Single(_made(makers[0](features, hidden_size, **factory)))
+                return Double(*(_made(make, features, hidden_size // 2, factory) for make in makers))
+            return Single(_made(makers[0], features, hidden_size, factory))
 
         self.input_size, self.hidden_size, self.batch_first = input_size, hidden_size, batch_first
         self.layers = nn.ModuleList(layer(hidden_size if i else input_size) for i in range(num_layers))
@@ -217,10 +217,16 @@ def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
     return CELLS.find(spec)
 
 
-def _made(cell: Any) -> Cell[Any]:
-    """``cell``, or an error if the user's function made something else."""
+def _made(make: Callable[..., Any], input_size: int, hidden_size: int, factory: dict[str, Any]) -> Cell[Any]:
+    """A cell of these sizes, or an error if the user's function makes something else."""
+    cell = make(input_size, hidden_size, **factory)
     if not isinstance(cell, Cell):
         raise TypeError(f"cell must make a Cell, got one that makes a {type(cell).__name__}")
+    if (cell.input_size, cell.hidden_size) != (input_size, hidden_size):
+        raise ValueError(
+            f"cell must make a Cell of the sizes it is given, input_size = {input_size} and hidden_size = "
+            f"{hidden_size}, got one of input_size = {cell.input_size} and hidden_size = {cell.hidden_size}"
+        )
     return cell
 
 
