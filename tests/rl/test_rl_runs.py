@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -172,6 +173,12 @@ def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypa
 
     undisturbed = train(configs, tmp_path / "undisturbed")
     monkeypatch.setattr(DRQN, "loss", infinite_for_a_while)
+    with (
+        warnings.catch_warnings(action="error", category=RuntimeWarning),
+        pytest.raises(RuntimeWarning, match="2 gradients passed over"),
+    ):
+        train(configs, tmp_path / "errors")
+    assert [RunFolder.of(config, tmp_path / "errors").checkpoints()[-1] for config in configs] == [4, 4]
     with (
         pytest.warns(RuntimeWarning, match=f"{configs[1].name}: 2 gradients passed over") as caught,
         pytest.raises(StopError),

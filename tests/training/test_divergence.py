@@ -1,13 +1,14 @@
 """Adam, and runs whose gradients or states are not finite: they are told of, and the others do not suffer."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 from multistable.tasks import TASKS, CopyFirstInput
-from multistable.training import Callback, Model, train
+from multistable.training import Callback, Model, RunFolder, train
 from multistable.training.adam import Adam, shortened
 from small_runs import outcome, small
 
@@ -191,6 +192,16 @@ def test_a_warmup_that_diverges_does_not_stop_those_beside_it(tmp_path):
             told = outcome(folder)
             assert told[0][0] == rows[0]
             assert told[3] | {"together": 1} == course | {"together": 1}
+
+
+def test_an_epoch_is_not_lost_where_warnings_are_errors(tmp_path, explosive):
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
+        for epochs in (1, 2):
+            with pytest.raises(RuntimeWarning, match="3 gradients passed over"):
+                train(explosive, tmp_path)
+            assert all(RunFolder.of(run, tmp_path).checkpoints()[-1] == epochs for run in explosive)
+        folders = train(explosive, tmp_path)
+    assert [row.get("passed_over") for row in folders[0].metrics()] == [None, 3, 3]
 
 
 def test_a_run_goes_on_after_a_gradient_that_was_not_finite(tmp_path, explosive, monkeypatch):

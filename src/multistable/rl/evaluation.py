@@ -74,10 +74,11 @@ class Evaluator:
         copies = self._starts.shape[1]
         self._player = Player(agents.network, agents.pomdp, copies, reward_input=agents.settings.reward_input)
 
-    def evaluate(self, *, vaa: bool = False, **measure_options: Any) -> Evaluation:
+    def evaluate(self, *, vaa: bool = False, warn: bool = True, **measure_options: Any) -> Evaluation:
         """Play; with ``vaa`` also measure the networks on the histories of their buffers (Algorithm 1).
 
         Args:
+            warn: of gradients that were passed over; otherwise :meth:`warn` does it later.
             measure_options: those of :func:`multistable.measure`.
         """
         pomdp, player = self.agents.pomdp, self._player
@@ -88,8 +89,8 @@ class Evaluator:
         discounted = (player.rewards * weights.view(-1, 1, 1)).sum(dim=0)
         optimal = pomdp.optimal(returns, player.lengths)
         passed_over = self.agents.optimiser.passed_over()
-        limit = "a limit to the norm of gradients, max_norm," if self.agents.settings.max_norm is None else "max_norm"
-        warn_of_passed_over(self._names, passed_over, f"A smaller learning rate or {limit} may help")
+        if warn:
+            self.warn(passed_over)
         return Evaluation(
             self.agents.episode,
             returns.double().mean(dim=-1).tolist(),
@@ -99,6 +100,11 @@ class Evaluator:
             passed_over,
             network_vaa(self.agents, **measure_options) if vaa else None,
         )
+
+    def warn(self, passed_over: Sequence[int]) -> None:
+        """Warn of the agents that passed gradients over, as :class:`Evaluation` tells of them."""
+        limit = "a limit to the norm of gradients, max_norm," if self.agents.settings.max_norm is None else "max_norm"
+        warn_of_passed_over(self._names, passed_over, f"A smaller learning rate or {limit} may help")
 
 
 def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:

@@ -79,7 +79,7 @@ class AgentGroup(Group[AgentConfig]):
         every, episode = self.shared.vaa_every, self.done
         due = every and (episode % every == 0 or episode == self.shared.episodes)
         with self.shared.computing():
-            return self._evaluator.evaluate(vaa=bool(due), **self.measure_options)
+            return self._evaluator.evaluate(vaa=bool(due), warn=False, **self.measure_options)
 
     def measure(self, stepping: float) -> Columns:
         """The evaluation, and the mean loss of the episodes since the last one."""
@@ -92,6 +92,9 @@ class AgentGroup(Group[AgentConfig]):
             "vaa": found.vaa,
             "passed_over": found.passed_over,
         }
+
+    def warn(self, passed_over: Sequence[int]) -> None:
+        self._evaluator.warn(passed_over)
 
     def checkpoint(self, run: int) -> Checkpoint:
         tensors, _ = self.agents.state()

@@ -73,6 +73,10 @@ class Group(ABC, Generic[AnyConfig]):
         """
 
     @abstractmethod
+    def warn(self, passed_over: Sequence[int]) -> None:
+        """Warn of the runs that passed gradients over; it is called after the runs have been written down."""
+
+    @abstractmethod
     def checkpoint(self, run: int) -> Checkpoint:
         """The checkpoint from which one of the runs can go on."""
 

@@ -132,9 +132,11 @@ class SupervisedGroup(Group[RunConfig]):
             if epoch in (0, shared.duration):
                 settled = [(None, None) if shares is None else shares for shares in self.settled()]
                 columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
-        columns["passed_over"] = passed_over = self._adam.passed_over()
-        warn_of_passed_over([config.name for config in self.configs], passed_over)
+        columns["passed_over"] = self._adam.passed_over()
         return columns
+
+    def warn(self, passed_over: Sequence[int]) -> None:
+        warn_of_passed_over([config.name for config in self.configs], passed_over)
 
     def checkpoint(self, run: int) -> Checkpoint:
         kept = {"weights": self._weights} | self._kept()

@@ -237,7 +237,7 @@ def _record(
     ``began`` is when they last went on.
     """
     columns = dict(group.measure(time.perf_counter() - began))
-    passed_over = columns.pop("passed_over") or []
+    passed_over = columns.pop("passed_over") or [0] * len(folders)
     seconds = round(time.perf_counter() - began, 3)
     rows = [
         {group.shared.unit: group.done}
@@ -250,6 +250,7 @@ def _record(
         metrics[run].append(rows[run])
         folder.add_metrics(rows[run])
         folder.write_checkpoint(group.done, replace(group.checkpoint(run), rows=metrics[run]))
+    group.warn(passed_over)  # Where warnings are errors, what has been written is not lost.
     callback.on_epoch(group.configs, rows)
 
 
