@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from multistable.cells.base import Cell
 from multistable.scan.cpu import loop
@@ -35,6 +36,10 @@ def _unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
     """Why these tensors cannot be computed with here."""
     if torch.is_autocast_enabled("cpu"):
         return "the fused loop on the CPU does not follow torch.autocast"
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        return "the fused loop on the CPU has gradients alone, not the transforms of torch.func"
+    if projected.numel() == 0:
+        return f"the input must not be empty, got {tuple(projected.shape)}"
     for name, tensor in (("input", projected), *weights.items()):
         if tensor.device.type != "cpu":
             return f"the fused loop on the CPU needs tensors on the CPU, got the {name} on {tensor.device}"

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne", "and", "or", "not"}
+LOGICAL = {"and", "or", "not"}
+COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne"} | LOGICAL
 CHEAP = COMPARISONS | {"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where"}
 """What a backward pass computes again rather than save. Of the others it keeps the value."""
 
@@ -63,7 +64,9 @@ class Graph:
     def __call__(self, op: str, *args: "Node | float") -> Node:
         """The result of an operation; numbers are made constants."""
         nodes = tuple(arg if isinstance(arg, Node) else self.const(arg) for arg in args)
-        if op not in ("and", "or", "not"):  # elsewhere true is 1
+        if op in LOGICAL:  # a number is true where it is not 0
+            nodes = tuple(n if n.op in COMPARISONS else self("ne", n, 0) for n in nodes)
+        else:  # elsewhere true is 1
             first = 1 if op == "where" else 0
             nodes = (*nodes[:first], *(self("where", n, 1, 0) if n.op in COMPARISONS else n for n in nodes[first:]))
         return self._simpler(op, nodes) or self._intern(
@@ -71,12 +74,12 @@ class Graph:
         )
 
     def power(self, x: Node, exponent: float) -> Node:
-        """x to a constant power; by products where that is a small whole number."""
+        """x to a constant power; by products where that is a whole number, which x below zero has, too."""
         if exponent < 0:
             return self("div", 1, self.power(x, -exponent))
         if exponent == 0.5:
             return self("sqrt", x)
-        if exponent == int(exponent) and exponent <= 16:
+        if exponent == int(exponent):
             result, power = self.const(1), x
             for bit in reversed(f"{int(exponent):b}"):
                 result = self("mul", result, power) if bit == "1" else result

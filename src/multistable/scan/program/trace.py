@@ -1,5 +1,6 @@
 """From a Python step to nodes: what PyTorch records of it, operation by operation."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,15 @@ Lanes = tuple[Node, ...]
 
 class RefusedError(Exception):
     """A step that no fused loop can be made of; says why."""
+
+
+def apart(module: Any) -> Any:
+    """A module with the same weights and options that shares no dictionary with it, nor do the modules inside."""
+    twin = copy.copy(module)
+    twin.__dict__ = dict(vars(module))
+    twin._parameters, twin._buffers = dict(module._parameters), dict(module._buffers)
+    twin._modules = {name: None if inside is None else apart(inside) for name, inside in module._modules.items()}
+    return twin
 
 
 class Stepper(nn.Module):
@@ -109,6 +119,8 @@ class Reader:
         name: str = getattr(node.target, "overloadpacket", node.target).__name__  # type: ignore[union-attr]
         if name.endswith("_") and not name.startswith("_"):
             raise RefusedError(f"its step changes its state, its input or a weight in place (aten.{name})")
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise RefusedError(f"its step draws random numbers (aten.{name})")
         given = [self._value(arg) for arg in _flat((node.args, node.kwargs)) if isinstance(arg, fx.Node)]
         of_weights = all(isinstance(value, fx.Node) for value in given)
         filled = not given and (self._has_rows(node) or (name in _FILLED and _value_of(node).numel() == 1))

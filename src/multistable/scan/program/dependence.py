@@ -1,0 +1,73 @@
+"""What a step depends on beside its arguments and the weights of its cell.
+
+A step is recorded once for all cells that agree in this. So a change of it must be seen, and a cell with something that
+may change unseen is refused.
+"""
+
+import functools
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.cells.base import Cell
+from multistable.scan.program.trace import RefusedError
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module())) | {"_abc_impl"}
+_NUMBERS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def dependence(cell: Cell[Any]) -> tuple[Any, ...]:
+    """Modes, options, functions and globals that the step of a cell may read, to be compared with those of others."""
+    modules = cell.named_modules() if cell._modules else [("", cell)]
+    return (*(_of_module(name, module) for name, module in modules), *_of_class(type(cell)))
+
+
+def _of_module(name: str, module: nn.Module) -> tuple[Any, ...]:
+    options = ((key, value) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE)
+    return name, type(module), module.training, *((key, frozen(key, value)) for key, value in options)
+
+
+def _of_class(kind: type) -> Iterator[tuple[Any, ...]]:
+    """What a cell's own classes have, and the globals that their methods name."""
+    for base in kind.__mro__:
+        if base is Cell:
+            return
+        for name, value in vars(base).items():
+            if name.startswith("__") or name in _OF_EVERY_MODULE:
+                continue
+            if isinstance(value, FunctionType):
+                yield name, value, tuple(_globals_of(value))
+            elif isinstance(value, property | classmethod | staticmethod | functools.cached_property):
+                yield name, value
+            else:
+                yield name, frozen(name, value)
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if value is not None and not isinstance(value, ModuleType):
+            yield name, frozen(name, value)
+
+
+def frozen(name: str, value: Any) -> Any:
+    """A value as something that is equal for equal values alone; ``RefusedError`` for one that may change unseen."""
+    if isinstance(value, _NUMBERS):
+        return type(value), repr(value)  # 1, 1.0 and True are equal, and are not the same to a step
+    if isinstance(value, tuple):
+        return type(value), tuple(frozen(name, entry) for entry in value)
+    if isinstance(value, FunctionType):
+        inside = (cell.cell_contents for cell in value.__closure__ or ())
+        return value, tuple(frozen(name, entry) for entry in inside)
+    if isinstance(value, type | torch.dtype | torch.device) or (callable(value) and hasattr(value, "__name__")):
+        return value  # a class, or a function that is not written in Python
+    if type(value).__module__ == "typing":
+        return value
+    what = "a tensor that is neither a parameter nor a buffer" if isinstance(value, Tensor) else type(value).__name__
+    raise RefusedError(
+        f"its step may read {name}, {what}, which may change unseen; numbers, texts, tuples of these and functions may "
+        "be read"
+    )
