@@ -22,7 +22,6 @@ def generator():
 NETWORKS = {
     "torch.nn.GRU": lambda: nn.GRU(1, 128),
     "torch.nn.LSTM": lambda: nn.LSTM(1, 128),
-    "ms.RNN of MGU": lambda: ms.RNN("mgu", 1, 128),
 }
 
 
@@ -40,10 +39,9 @@ def test_one_attractor_before_and_nearly_one_for_each_state_after(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ms.WarmupWarning)
             history = ms.warmup(rnn, x, algorithm="paper", generator=torch.Generator().manual_seed(seed))
-        vaa = ms.measure(rnn, x, generator=generator()).vaa
-        if vaa > 0.9:
+        if history.vaa > 0.9:
             break
-    assert vaa > 0.9
+    assert ms.measure(rnn, x, generator=generator()).vaa > 0.9
     assert history.outcome == "multistable"
 
 

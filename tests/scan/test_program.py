@@ -1,6 +1,7 @@
 """A step as data: the interpreter against autograd of the plain loop, the stages, and what is refused."""
 
 import random
+import threading
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional
 import multistable as ms
 from loop_problems import MAKE, make, problem, weights_of
 from multistable.scan import program as program_module
-from multistable.scan import reference
+from multistable.scan import reference, scan
 from multistable.scan.program import Program, RefusedError, program_of
 from multistable.scan.program.stages import Stages
 from own_cells import CellOfModules
@@ -208,7 +209,110 @@ def test_a_refusal_reaches_the_user_and_the_plain_loop_runs():
     assert rnn(torch.randn(3, 1, 2))[0].shape == (3, 1, 5)
 
 
+def clipped(cell, x, h):
+    y = torch.tanh(x + h @ cell.W)
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient.clamp(-10, 10))
+    return y
+
+
+def counting(cell, x, h):
+    cell.steps = getattr(cell, "steps", 0) + 1
+    return torch.tanh(x + h) if cell.steps < 8 else h
+
+
+LOOK_RIGHT = {
+    "gradients that are clipped where they are large": (clipped, "derivatives of its own"),
+    "a count of its steps": (counting, "changes an attribute"),
+    "weights that are rarely dropped": (lambda cell, x, h: x + h @ functional.dropout(cell.W, 0.01), "draws random"),
+    "the number of rows": (lambda cell, x, h: torch.tanh(x + h) / h.shape[-2], "not the same"),
+    "the precision": (lambda cell, x, h: torch.log(torch.relu(x) + torch.finfo(h.dtype).eps) + h, "not the same"),
+    "a mask of units": (lambda cell, x, h: torch.where(torch.arange(5) < 2, x + h, h), "could not be recorded"),
+}
+
+
+@pytest.mark.parametrize(("function", "reason"), LOOK_RIGHT.values(), ids=LOOK_RIGHT)
+def test_a_step_that_only_looks_like_what_was_recorded_is_refused(function, reason):
+    with pytest.raises(RefusedError, match=reason):
+        program_of(OneMatrix(function))
+
+
+class Box:
+    factor = 0.5
+
+
+@pytest.mark.parametrize("value", [[0.5], {"factor": 0.5}, Box(), torch.tensor(0.5)], ids=lambda v: type(v).__name__)
+def test_an_attribute_that_may_change_unseen_is_refused(value):
+    cell = OneMatrix(lambda cell, x, h: x + h)
+    cell.option = value
+    with pytest.raises(RefusedError, match=r"may read option, .* which may change unseen"):
+        program_of(cell)
+
+
+def same_as_plain(cell):
+    u = torch.randn(4, 3, 2)
+    with ms.engine(backend="reference"):
+        plain = scan(cell, u).h
+    with ms.engine(backend="fused"):
+        torch.testing.assert_close(scan(cell, u).h, plain)
+    return plain
+
+
+def test_what_changes_after_the_first_call_is_seen(monkeypatch):
+    """The mode, an option of a module inside, True in place of 1, an attribute of the class, and a global function."""
+
+    class Scaled(nn.Module):
+        factor = 0.5
+
+        def forward(self, x):
+            return self.factor * x
+
+    class Changing(OneMatrix):
+        shift = 0.1
+
+        def step(self, projected, state):
+            h = self.inside(shape_of(projected + state.h @ self.W)) + self.shift
+            return ms.Hidden(h * (0.5 if self.training else 1) * (2 if self.flag is True else 1))
+
+    cell = Changing(None)
+    cell.inside, cell.flag = Scaled(), 1
+    same_as_plain(cell)
+    for change in (
+        cell.eval,
+        lambda: setattr(cell.inside, "factor", 0.9),
+        lambda: setattr(cell, "flag", True),
+        lambda: setattr(Changing, "shift", 0.3),
+        lambda: monkeypatch.setitem(globals(), "shape_of", torch.sigmoid),
+    ):
+        change()
+        same_as_plain(cell)
+
+
+def shape_of(x):
+    return torch.tanh(x)
+
+
+def test_recording_leaves_the_cell_alone_in_every_thread():
+    cell = OneMatrix(lambda cell, x, h: torch.tanh(3 * x + h @ cell.W))
+    before, u, results = dict(cell._parameters), torch.randn(4, 3, 2), []
+    threads = [threading.Thread(target=lambda: results.append(scan(cell, u).h)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(torch.equal(result, results[0]) for result in results)
+    assert all(cell._parameters[name] is weight for name, weight in before.items())
+
+
+def test_no_sequences_give_no_states():
+    assert ms.RNN("gru", 2, 4)(torch.zeros(5, 0, 2))[0].shape == (5, 0, 4)
+
+
 OPERATIONS = {
+    "a vector of its own": lambda cell, x, h: torch.tanh(x + h @ cell.W) * torch.linspace(0.1, 0.9, 5),
+    "a high power": lambda cell, x, h: torch.tanh(x + h @ cell.W) ** 18,
+    "numbers that are true": lambda cell, x, h: torch.where(torch.logical_and(h, x), h, x + h @ cell.W),
     "comparisons": lambda cell, x, h: (x > h) * h + (x <= 0.1) * x + torch.where((x < h) | (h >= 0), x, 0.3),
     "bounds": lambda cell, x, h: x.clamp(-0.5, 0.5) + torch.maximum(x, h) - torch.minimum(h, x).clamp(min=-1),
     "powers": lambda cell, x, h: (

@@ -6,6 +6,7 @@ may change unseen is refused.
 
 import functools
 from collections.abc import Iterator
+from enum import Enum
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -64,7 +65,7 @@ def frozen(name: str, value: Any) -> Any:
         return value, tuple(frozen(name, entry) for entry in inside)
     if isinstance(value, type | torch.dtype | torch.device) or (callable(value) and hasattr(value, "__name__")):
         return value  # a class, or a function that is not written in Python
-    if type(value).__module__ == "typing":
+    if isinstance(value, Enum) or type(value).__module__ == "typing":
         return value
     what = "a tensor that is neither a parameter nor a buffer" if isinstance(value, Tensor) else type(value).__name__
     raise RefusedError(
