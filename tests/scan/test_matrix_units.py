@@ -43,7 +43,7 @@ if HAS_GPU:
 # A program alone has all units of a row, or several share them: with two fields, one, and two products a step.
 alone_and_in_groups = pytest.mark.parametrize(
     ("name", "hidden", "processors"),
-    [("lstm", 48, 4), ("lstm", 256, 9), ("gru", 256, 9), ("mgu", 48, 4), ("mgu", 256, 9), ("nbrc", 48, 4)],
+    [("lstm", 48, 4), ("gru", 256, 9), ("mgu", 48, 4), ("mgu", 256, 9), ("nbrc", 48, 4)],
 )
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, fx
 
 from multistable.cells.base import Cell
-from multistable.scan.program.dependence import dependence
+from multistable.scan.program.conditions import dependence
 from multistable.scan.program.nodes import Graph, Node, ancestors, evaluate
 from multistable.scan.program.trace import Lanes, Reader, RefusedError, Stepper, apart, record
 
