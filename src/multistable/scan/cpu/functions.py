@@ -123,8 +123,7 @@ class Instructions:
 
     def log(self, x: str) -> str:
         """The natural logarithm: that of a power of two, and a series."""
-        bits, bias, root = (52, 1023, 0x3FE6A09E667F3BCD) if self.double else (23, 127, 0x3F3504F3)
-        del bias
+        bits, root = (52, 0x3FE6A09E667F3BCD) if self.double else (23, 0x3F3504F3)
         tiny = self.compare("olt", x, self.number(2.0 ** (-1022 if self.double else -126)))
         scaled = self.select(tiny, self.mul(x, self.number(2.0**bits)), x)
         shift = self.select(tiny, self.number(-float(bits)), self.number(0))
