@@ -1,25 +1,24 @@
-"""The time loop of every cell in ``CELLS`` as one kernel launch, on a GPU, through Triton.
+"""The time loop of any cell as one kernel launch, on a GPU, through Triton.
 
-The same signature and the same results as ``reference.scan``. The kernels load late: Triton is not a dependency
-of this library, the CUDA builds of PyTorch bring it.
+The same signature and the same results as ``reference.scan``, for every cell of which a program can be made. The kernels
+load late: Triton is not a dependency of this library, the CUDA builds of PyTorch bring it.
 """
 
 import importlib.util
+import math
 import os
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.cells.brc import BRC
-from multistable.cells.chrono import ChronoLSTM
-from multistable.cells.gru import GRU
-from multistable.cells.lstm import LSTM
-from multistable.cells.mgu import MGU
-from multistable.cells.nbrc import NBRC
-from multistable.scan.kernels.kinds import KINDS, Kind
+from multistable.scan.program import RefusedError, weights_of
+from multistable.scan.program.members import program_of_members
+
+if TYPE_CHECKING:
+    from multistable.scan.kernels.form import Form
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 """How precisely products with the recurrent matrix are computed: float32, almost float32, and TF32.
@@ -30,21 +29,20 @@ the other two, products with the input follow PyTorch's own setting.
 
 MAX_HIDDEN = 1024
 
-# By exact type: a subclass may have another step.
-_KINDS: dict[type[Cell[Any]], Kind] = {
-    LSTM: KINDS["lstm"],
-    ChronoLSTM: KINDS["lstm"],
-    GRU: KINDS["gru"],
-    MGU: KINDS["mgu"],
-    BRC: KINDS["brc"],
-    NBRC: KINDS["nbrc"],
-}
-
-
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     """Why the kernels cannot advance ``cell`` over inputs, projected or not; None if they can."""
-    if type(cell) not in _KINDS:
-        return f"there is no kernel for {type(cell).__name__}"
+    weights = weights_of(cell)
+    reason = _unfit(cell, projected, weights)
+    try:
+        if reason is None:
+            _prepared(cell, weights, projected.dim() - 3)
+    except RefusedError as refused:
+        reason = _refusal(cell, refused)
+    return reason
+
+
+def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> str | None:
+    """Why these tensors cannot be computed with here."""
     if cell.hidden_size > MAX_HIDDEN:
         return f"the kernels take at most {MAX_HIDDEN} hidden units, got {cell.hidden_size}"
     if not _has_triton():
@@ -53,8 +51,7 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
         return f"the kernels run on a CUDA device, got {projected.device}"
     if torch.is_autocast_enabled(projected.device.type):
         return "the kernels do not follow torch.autocast"
-    # Not cell.parameters(), which also looks for modules inside: that would be host time of every call.
-    for tensor in (projected, *(weight for weight in cell._parameters.values() if weight is not None)):
+    for tensor in (projected, *weights.values()):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"
         if tensor.device != projected.device:
@@ -62,6 +59,14 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     if projected.numel() == 0:
         return f"the input must not be empty, got {tuple(projected.shape)}"
     return None
+
+
+def _prepared(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> "tuple[Form, dict[str, Tensor], int]":
+    """The form of the program that ``program_of_members`` has, its weights, and how many members these are of."""
+    from multistable.scan.kernels.form import form_of
+
+    program, weights, members = program_of_members(cell, weights, dims)
+    return form_of(program), weights, members
 
 
 def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ieee", only_last: bool = False) -> Any:
@@ -79,13 +84,7 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
-    from multistable.scan.kernels import recurrence
-
-    _check(cell, projected, precision)
-    weight, bias = _recurrent(cell, projected)
-    state = _expanded(cell, projected, state)
-    run = recurrence.only_last if only_last else recurrence.all_states
-    return cell.State(*run(_KINDS[type(cell)], precision, projected, None, None, weight, bias, *state))
+    return _run(cell, projected, (None, None), state, precision=precision, only_last=only_last)
 
 
 def scan_input(
@@ -106,44 +105,61 @@ def scan_input(
         steps: the number of steps, if ``u (1, ...)`` is one input for all of them; only without a gradient.
         only_last: as for :func:`scan`.
     """
-    from multistable.scan.kernels import recurrence
-
-    _check(cell, u, precision)
+    if type(cell).project is not Cell.project:
+        x, of_input = cell.project(u), (None, None)
+        if steps is not None:
+            x = x.expand(steps, *x.shape[1:])
+        return _run(cell, x, of_input, state, precision=precision, only_last=only_last)
     input_bias = cell.input_bias
     lead = input_bias.shape[:-1]
-    if u.shape[1:-2] != lead:
+    if lead and u.shape[1:-2] != lead:
         u = u.expand(len(u), *lead, *u.shape[-2:])
-    state = () if state is None else _expanded(cell, u, state)
+    of_input = (cell.input_weight, input_bias)
+    return _run(cell, u, of_input, state, precision=precision, steps=steps, only_last=only_last)
+
+
+def _run(
+    cell: Cell[Any],
+    x: Tensor,
+    of_input: tuple[Tensor | None, Tensor | None],
+    state: Any,
+    *,
+    precision: str,
+    steps: int | None = None,
+    only_last: bool,
+) -> Any:
+    """The states over inputs ``x (time, ..., n, any)`` with the weight and the bias ``of_input``, or projected ones."""
+    from multistable.scan.kernels import recurrence
+
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    weights = weights_of(cell)
+    reason = _unfit(cell, x, weights)
+    if reason is not None:
+        raise ValueError(f"the fused time loop cannot run: {reason}")
+    try:
+        form, weights, members = _prepared(cell, weights, x.dim() - 3)
+    except RefusedError as refused:
+        raise ValueError(f"the fused time loop cannot run: {_refusal(cell, refused)}") from refused
+    fields = () if state is None else tuple(_expanded(cell, x, state))
+    *lead, n, _ = x.shape[1:]
+    as_rows = math.prod(lead) != members  # weights that all recurrences share: each is some rows more
+    if as_rows:
+        x = x.reshape(len(x), -1, x.shape[-1])
+        fields = tuple(field.reshape(-1, field.shape[-1]) for field in fields)
     run = recurrence.only_last if only_last else recurrence.all_states
-    inputs = (_KINDS[type(cell)], precision, u, cell.input_weight, input_bias, *_recurrent(cell, u), *state)
-    return cell.State(*run(*inputs, steps=steps))
+    prepared = tuple(form.program.prepare(list(weights.values())))
+    states = run(form, precision, x, *of_input, prepared, fields, steps=steps)
+    return cell.State(*(field.unflatten(-2, (*lead, n)) if as_rows else field for field in states))
+
+
+def _refusal(cell: Cell[Any], reason: RefusedError) -> str:
+    return f"{type(cell).__name__} has no fused loop: {reason}"
 
 
 @cache
 def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
-
-
-def _check(cell: Cell[Any], x: Tensor, precision: str) -> None:
-    """Raise if the kernels cannot run."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    reason = supported(cell, x)
-    if reason is not None:
-        raise ValueError(f"the fused time loop cannot run: {reason}")
-
-
-def _recurrent(cell: Cell[Any], x: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent weight, and the bias inside the candidate of a GRU, for inputs ``(time, ..., n, any)``."""
-    weight: Any = cell.recurrent_weight
-    bias: Any = getattr(cell, "candidate_bias", None)
-    lead = x.shape[1:-2]
-    if weight.shape[: len(lead)] != lead or cell.bias.dim() != len(lead) + 1:
-        raise ValueError(
-            f"the leading dimensions of the weights must be those of the input, {tuple(lead)}, "
-            f"got a recurrent weight of {tuple(weight.shape)}"
-        )
-    return weight, bias
 
 
 def _expanded(cell: Cell[Any], x: Tensor, state: Any) -> list[Tensor]:

@@ -15,7 +15,8 @@ from torch.autograd import forward_ad
 from multistable.cells.base import Cell
 from multistable.scan.cpu import loop
 from multistable.scan.cpu.passes import compiler_of_passes
-from multistable.scan.program import Program, RefusedError, program_of, weights_of
+from multistable.scan.program import RefusedError, weights_of
+from multistable.scan.program.members import program_of_members
 
 __all__ = ["compiler_of_passes", "last", "scan", "supported"]
 
@@ -26,7 +27,7 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     reason = _unfit(projected, weights)
     try:
         if reason is None:
-            _prepared(cell, weights, projected.dim() - 3)
+            program_of_members(cell, weights, projected.dim() - 3)
     except RefusedError as refused:
         reason = f"{type(cell).__name__} has no fused loop: {refused}"
     return reason
@@ -80,23 +81,6 @@ def last(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
     return cell.State(*(field.reshape(shape) for field in states))
 
 
-def _prepared(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> tuple[Program, dict[str, Tensor], int]:
-    """The program for inputs with ``dims`` leading dimensions, its weights, and how many members these are of.
-
-    Weights that have leading dimensions get one for all of them, or none if that is 1. Where weights have none, all
-    recurrences share them.
-    """
-    bias = weights.get("bias")
-    shapes = {weight.shape[:dims] for weight in weights.values()}
-    members = 1
-    if dims and len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
-        members = math.prod(shapes.pop())
-        if dims > 1 or members == 1:
-            flat = () if members == 1 else (members,)
-            weights = {name: weight.reshape(*flat, *weight.shape[dims:]) for name, weight in weights.items()}
-    return program_of(cell, weights, () if members == 1 else (members,)), weights, members
-
-
 def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Arguments:
     """The arguments of the loop: leading dimensions as one, ``(N,)``, or as more rows where weights have none."""
     weights = weights_of(cell)
@@ -111,7 +95,7 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
             )
     _, *leading, n, columns = projected.shape
     try:
-        program, weights, members = _prepared(cell, weights, len(leading))
+        program, weights, members = program_of_members(cell, weights, len(leading))
     except RefusedError as refused:
         raise ValueError(f"{type(cell).__name__} has no fused loop: {refused}") from refused
     if columns != program.lanes * program.hidden:

@@ -3,37 +3,109 @@
 import triton
 import triton.language as tl
 
-from multistable.scan.kernels.equations import (
-    brc_backward,
-    gru_backward,
-    lstm_backward,
-    mgu_backward_candidate,
-    mgu_backward_gate,
-)
-from multistable.scan.kernels.forward import load_gates, store_saved
-from multistable.scan.kernels.product import from_all, indices, load_weights, meet
+from multistable.scan.kernels.forward import load_lanes, store_lanes
+from multistable.scan.kernels.product import from_all, indices, load_blocks, meet
+
+
+@triton.jit
+def chosen(x, which: tl.constexpr):
+    """Some of several tiles."""
+    v = ()
+    for i in tl.static_range(len(which)):
+        v = v + (x[which[i]],)
+    return v
+
+
+@triton.jit
+def load_fields(source, apart, mask, zero, which: tl.constexpr, FIELDS: tl.constexpr):
+    """The fields of a state, zero in the place of those that are not needed."""
+    s = ()
+    for field in tl.static_range(FIELDS):
+        if field in which:
+            x = tl.load(source + field * apart, mask=mask, other=0.0)
+        else:
+            x = zero
+        s = s + (x,)
+    return s
+
+
+@triton.jit
+def store_chosen(target, apart, x, mask, which: tl.constexpr):
+    """Write tiles in the places of these lanes."""
+    for i in tl.static_range(len(which)):
+        tl.store(target + which[i] * apart, x[i], mask=mask)
+
+
+@triton.jit
+def places(sources, strides, n, b, unit):
+    """Where each of several tensors ``(T, N, B, H)``, with strides, has the elements of a tile at time 0."""
+    found = ()
+    for i in tl.static_range(len(sources)):
+        own = b * strides[i][2] + unit.to(tl.int64) * strides[i][3]
+        found = found + (sources[i] + n * strides[i][1] + own,)
+    return found
+
+
+@triton.jit
+def load_at(sources, strides, t, mask):
+    """A tile from each of several places, at one time."""
+    x = ()
+    for i in tl.static_range(len(sources)):
+        x = x + (tl.load(sources[i] + t * strides[i][0], mask=mask, other=0.0),)
+    return x
+
+
+@triton.jit
+def zeros(zero, N: tl.constexpr):
+    """So many tiles of zeros."""
+    z = ()
+    for _ in tl.static_range(N):
+        z = z + (zero,)
+    return z
+
+
+@triton.jit
+def plus(x, y):
+    """The sums of tiles and of as many others."""
+    z = ()
+    for i in tl.static_range(len(x)):
+        z = z + (x[i] + y[i],)
+    return z
+
+
+@triton.jit
+def with_sum(x, place: tl.constexpr, y):
+    """The tiles with one more added to one of them."""
+    z = ()
+    for i in tl.static_range(len(x)):
+        if i == place:
+            z = z + (x[i] + y,)
+        else:
+            z = z + (x[i],)
+    return z
 
 
 @triton.jit(do_not_specialize=["start", "stop", "T", "N", "B", "span", "one"])
 def retreat(
-    grad_hidden, grad_memory, weight, hidden, memory, saved, grad_h, grad_c, arrivals,
-    one, start, stop, T, N, B, span, H, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
-    KIND: tl.constexpr, G: tl.constexpr, SAVED: tl.constexpr,
+    upstream, weight, units, states, saved, carried, sums, arrivals,
+    one, start, stop, T, N, B, span, H, up_strides,
+    RETREAT: tl.constexpr, FINISH: tl.constexpr, RETREATS: tl.constexpr, INTO: tl.constexpr, ORDER: tl.constexpr,
+    BEFORE: tl.constexpr, AFTER: tl.constexpr, FIELDS: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr,
+    SAVED: tl.constexpr, WIDTH: tl.constexpr, IN_PARTS: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the pre-activations of steps ``start`` to ``stop`` from those of the states.
+    """Compute the gradients of the projected input and the products of steps ``start`` to ``stop``, from the states'.
 
-    They are written over ``saved``. ``grad_hidden`` and ``grad_memory`` are ``(T, N, B, H)``, any strides; ``weight``
-    is ``(N, G, H, H)``, each gate's matrix transposed. ``grad_h`` and ``grad_c``, ``(N, B, H)``, get the gradient of
-    the state before ``start``; for an MGU, ``grad_h`` begins with what the steps from ``stop`` on left there. Other
-    cells take all steps. The other arguments, and the division of the work, are as in ``advance``.
+    They are written over ``saved``. ``upstream`` are, for each field, ``(T, N, B, H)``, any strides; ``weight`` is
+    ``(N, blocks, H, H)``, each block transposed. ``carried``, ``(FIELDS, N, B, H)``, gets the gradient of the state
+    before ``start``, and ``sums``, ``(SUMS, N, B, H)``, those of weights of units summed over time; with ``IN_PARTS``
+    both begin with what the steps from ``stop`` on left there, else all steps are taken. The other arguments, and the
+    division of the work, are as in ``advance``; those in capitals are of a ``Form``.
     """
     ALONE: tl.constexpr = SPLITS == 1
-    # The gates whose product ends the step (of an MGU, f alone), and the place of the last among the saved blocks.
-    LATE: tl.constexpr = 1 if KIND == "mgu" else G
-    LAST: tl.constexpr = 3 if KIND == "gru" else LATE - 1
-    if KIND != "mgu":
+    LAST: tl.constexpr = len(RETREATS) - 1
+    if not IN_PARTS:
         # Always all steps: bounds that the compiler knows take no registers from the weights.
         start = 0
         stop = T
@@ -51,80 +123,76 @@ def retreat(
         b = b_first.to(tl.int64) + row
         rows = min(span, B - b_first)
         mask = (row < rows) & (unit < H)
-        first_row = b_first.to(tl.int64) * (SAVED * H)
+        first_row = b_first.to(tl.int64) * (WIDTH * H)
         own = b * H + unit
-        own_saved = b * (SAVED * H) + unit
+        own_saved = b * (WIDTH * H) + unit
         plane = B.to(tl.int64) * H
-        hidden_n = hidden + n * (T + 1) * plane + own
-        memory_n = memory + n * (T + 1) * plane + own
-        saved_n = saved + n * T * plane * SAVED
-        gh_n_own = grad_hidden + n * gh_n + b * gh_b + unit.to(tl.int64) * gh_j
-        gc_n_own = grad_memory + n * gc_n + b * gc_b + unit.to(tl.int64) * gc_j
+        apart = N * (T + 1) * plane
+        states_n = states + n * (T + 1) * plane + own
+        saved_n = saved + n * T * plane * WIDTH
+        upstream_n = places(upstream, up_strides, n, b, unit)
 
-        w = load_weights(weight + n * G * H * H, H * H, H, k, unit, H, G)
+        w = load_blocks(weight + n * len(ORDER) * H * H, H * H, H, k, unit, H, ORDER)
+        u = load_lanes(units + n * UNITS * H + unit, H, unit < H, UNITS)
         t = stop.to(tl.int64) - 1
-        s = load_gates(saved_n + t * plane * SAVED + own_saved, H, mask, SAVED)
-        up = tl.load(gh_n_own + t * gh_t, mask=mask, other=0.0)
-        zero = tl.zeros_like(up)
-        dh = tl.load(grad_h + n * plane + own, mask=mask, other=0.0) if KIND == "mgu" else zero
-        dc = zero
-        if KIND == "lstm":
-            h = zero
-            c = tl.load(memory_n + stop * plane, mask=mask, other=0.0)
-            c_before = tl.load(memory_n + t * plane, mask=mask, other=0.0)
-            up_c = tl.load(gc_n_own + t * gc_t, mask=mask, other=0.0)
+        v = load_lanes(saved_n + t * plane * WIDTH + own_saved, H, mask, SAVED)
+        up = load_at(upstream_n, up_strides, t, mask)
+        zero = tl.zeros_like(up[0])
+        after = load_fields(states_n + stop * plane, apart, mask, zero, AFTER, FIELDS)
+        before = load_fields(states_n + t * plane, apart, mask, zero, BEFORE + AFTER, FIELDS)
+        if IN_PARTS:
+            g = load_lanes(carried + n * plane + own, N * plane, mask, FIELDS)
+            total = load_lanes(sums + n * plane + own, N * plane, mask, SUMS)
         else:
-            h = tl.load(hidden_n + t * plane, mask=mask, other=0.0)
-            c = zero
-            c_before = zero
-            up_c = zero
+            g = zeros(zero, FIELDS)
+            total = zeros(zero, SUMS)
         # Several warps may have the same elements: none may write over what another has yet to read. From the
         # second step on, the products lie between.
         tl.debug_barrier()
         while t >= start:
-            dh += up
-            saved_t = saved_n + t * plane * SAVED
-            rows_t = saved_t + first_row
-            if KIND == "mgu":
-                dn = mgu_backward_candidate(s, dh)
-                tl.store(saved_t + H + own_saved, dn, mask=mask)
+            saved_t = saved_n + t * plane * WIDTH
+            d = ()
+            o = ()
+            kept = ()
+            for i in tl.static_range(LAST):
+                found, kept = RETREAT(v, before, after, u, g, up, o, kept, i)
+                store_chosen(saved_t + own_saved, H, found, mask, RETREATS[i][0])
+                d = d + found
                 if not ALONE:
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                dfh = from_all((dn,), rows_t, rows, SAVED * H, H, row, w, 1, 1, 1, K, PARTS, AHEAD, ALONE)
-                df, direct = mgu_backward_gate(s, h, dh, dfh)
-                tl.store(saved_t + own_saved, df, mask=mask)
-                v = (df,)
-            else:
-                if KIND == "lstm":
-                    d, dc = lstm_backward(s, c, c_before, dh, dc + up_c)
-                    direct = zero
-                    v = d
-                elif KIND == "gru":
-                    d, direct = gru_backward(s, h, dh)
-                    v = (d[0], d[1], d[3])
-                else:
-                    d, direct = brc_backward(s, h, dh)
-                    v = (d[0], d[1])
-                store_saved(saved_t + own_saved, H, d, mask, SAVED)
+                for j in tl.static_range(len(RETREATS[i][1])):
+                    o = o + (
+                        from_all(
+                            chosen(d, RETREATS[i][1][j][0]), saved_t + first_row + RETREATS[i][1][j][1] * H, rows,
+                            WIDTH * H, H, row, w, RETREATS[i][1][j][2], len(RETREATS[i][1][j][0]), K, PARTS, AHEAD,
+                            ALONE,
+                        ),
+                    )  # fmt: skip
+            found, direct, more = FINISH(v, before, after, u, g, up, o, kept)
+            store_chosen(saved_t + own_saved, H, found, mask, RETREATS[LAST][0])
+            d = d + found
+            total = plus(total, more)
 
             # Reads for the step before begin now, so that this step's products hide the wait.
-            more = mask & (t > start)
-            s = load_gates(saved_t - plane * SAVED + own_saved, H, more, SAVED)
-            up = tl.load(gh_n_own + (t - 1) * gh_t, mask=more, other=0.0)
-            if KIND == "lstm":
-                c = c_before
-                c_before = tl.load(memory_n + (t - 1) * plane, mask=more, other=0.0)
-                up_c = tl.load(gc_n_own + (t - 1) * gc_t, mask=more, other=0.0)
-            else:
-                h = tl.load(hidden_n + (t - 1) * plane, mask=more, other=0.0)
+            following = mask & (t > start)
+            v = load_lanes(saved_t - plane * WIDTH + own_saved, H, following, SAVED)
+            up = load_at(upstream_n, up_strides, t - 1, following)
+            after = before
+            before = load_fields(states_n + (t - 1) * plane, apart, following, zero, BEFORE + AFTER, FIELDS)
 
             if not ALONE:
                 expected += SPLITS
                 meet(arrivals, expected, SPLITS)
-            dh = direct + from_all(v, rows_t, rows, SAVED * H, H, row, w, 0, LATE, LAST, K, PARTS, AHEAD, ALONE)
+            g = direct
+            for j in tl.static_range(len(INTO)):
+                p = from_all(
+                    chosen(d, RETREATS[LAST][1][j][0]), saved_t + first_row + RETREATS[LAST][1][j][1] * H, rows,
+                    WIDTH * H, H, row, w, RETREATS[LAST][1][j][2], len(RETREATS[LAST][1][j][0]), K, PARTS, AHEAD,
+                    ALONE,
+                )  # fmt: skip
+                g = with_sum(g, INTO[j], p)
             t -= 1
-        tl.store(grad_h + n * plane + own, dh, mask=mask)
-        if KIND == "lstm":
-            tl.store(grad_c + n * plane + own, dc, mask=mask)
+        store_lanes(carried + n * plane + own, N * plane, g, mask)
+        store_lanes(sums + n * plane + own, N * plane, total, mask)
         item += groups

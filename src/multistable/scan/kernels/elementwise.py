@@ -1,21 +1,30 @@
-"""The BRC: each unit sees only its own past, so every unit of every row is a recurrence of its own."""
+"""Cells without a recurrent matrix: each unit sees only its own past, so every unit of every row is a recurrence."""
 
 import triton
 import triton.language as tl
 
-from multistable.scan.kernels.equations import brc_backward, brc_forward
-from multistable.scan.kernels.forward import load_gates, store_saved
+from multistable.scan.kernels.backward import load_at, load_fields, places, plus, zeros
+from multistable.scan.kernels.forward import load_lanes, store_lanes
+
+
+@triton.jit
+def where_all(inside, x, y):
+    """The first tiles, or the others where not ``inside``."""
+    z = ()
+    for i in tl.static_range(len(x)):
+        z = z + (tl.where(inside, x[i], y[i]),)
+    return z
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def advance_units(
-    projected, weight, bias, hidden, saved,
-    T, B, H, p_t, p_n, p_b, p_j, state_n,
+    projected, units, bias, states, saved, T, B, H, p_t, p_n, p_b, p_j, state_f, state_n,
+    FINISH: tl.constexpr, X: tl.constexpr, FIELDS: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, AHEAD: tl.constexpr, BIAS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr,
 ):  # fmt: skip
-    """``advance`` for a BRC; ``weight`` is ``(N, 2 * H)``. A program has ``BLOCK`` of one recurrence's units.
+    """``advance`` for these cells. A program has ``BLOCK`` of one recurrence's units.
 
-    ``bias``, ``(N, 3 * H)``, is added to the projected input: here it costs no pass over memory.
+    ``bias``, ``(N, X * H)``, is added to the projected input: here it costs no pass over memory.
     """
     n = tl.program_id(1).to(tl.int64)
     unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -24,96 +33,104 @@ def advance_units(
     j = unit % H
     mask = unit < plane
     x_n = projected + n * p_n + b * p_b + j * p_j
-    hidden_n = hidden + n * state_n + unit
-    saved_n = saved + n * T * plane * 3 + b * (3 * H) + j
-    w_c = tl.load(weight + n * 2 * H + j, mask=mask, other=0.0)
-    w_a = tl.load(weight + n * 2 * H + H + j, mask=mask, other=0.0)
-    h = tl.load(hidden_n, mask=mask, other=0.0)
+    states_n = states + n * state_n + unit
+    saved_n = saved + n * T * plane * WIDTH + b * (WIDTH * H) + j
+    u = load_lanes(units + n * UNITS * H + j, H, mask, UNITS)
+    s = load_lanes(states_n, state_f, mask, FIELDS)
     if BIAS:
-        of_gates = load_gates(bias + n * 3 * H + j, H, mask, 3)
+        of_lanes = load_lanes(bias + n * X * H + j, H, mask, X)
     # A step is shorter than a read from memory, so inputs are asked for AHEAD steps before their use.
     t = tl.full((), 0, tl.int64)
     x = ()
     for i in tl.static_range(AHEAD):
-        x = x + (load_gates(x_n + i * p_t, H * p_j, mask & (i < T), 3),)
+        x = x + (load_lanes(x_n + i * p_t, H * p_j, mask & (i < T), X),)
     while t < T:
         x_next = ()
         for i in tl.static_range(AHEAD):
-            x_next = x_next + (load_gates(x_n + (t + AHEAD + i) * p_t, H * p_j, mask & (t + AHEAD + i < T), 3),)
+            x_next = x_next + (load_lanes(x_n + (t + AHEAD + i) * p_t, H * p_j, mask & (t + AHEAD + i < T), X),)
         for i in tl.static_range(AHEAD):
             now = mask & (t + i < T)
             x_now = x[i]
             if BIAS:
-                x_now = (x_now[0] + of_gates[0], x_now[1] + of_gates[1], x_now[2] + of_gates[2])
-            h_new, s = brc_forward(x_now, (w_c * h, w_a * h), h)
+                x_now = plus(x_now, of_lanes)
+            s_new, v = FINISH(x_now, s, u, (), ())
             if SAVE:
-                store_saved(saved_n + (t + i) * plane * 3, H, s, now, 3)
+                store_lanes(saved_n + (t + i) * plane * WIDTH, H, v, now)
             if not ONLY_LAST:
-                tl.store(hidden_n + (t + i + 1) * plane, h_new, mask=now)
-            h = tl.where(t + i < T, h_new, h)
+                store_lanes(states_n + (t + i + 1) * plane, state_f, s_new, now)
+            s = where_all(t + i < T, s_new, s)
         x = x_next
         t += AHEAD
     if ONLY_LAST:
-        tl.store(hidden_n + (T % 2) * plane, h, mask=mask)
+        store_lanes(states_n + (T % 2) * plane, state_f, s, mask)
 
 
 @triton.jit
-def load_step(grad, saved, hidden, t, gh_t, plane, H, mask):
+def load_step(
+    upstream, up_strides, saved, states, apart, t, plane, H, mask,
+    NEEDED: tl.constexpr, FIELDS: tl.constexpr, SAVED: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
     now = mask & (t >= 0)
-    up = tl.load(grad + t * gh_t, mask=now, other=0.0)
-    h = tl.load(hidden + t * plane, mask=now, other=0.0)
-    s = load_gates(saved + t * plane * 3, H, now, 3)
-    return up, h, s
+    up = load_at(upstream, up_strides, t, now)
+    before = load_fields(states + t * plane, apart, now, tl.zeros_like(up[0]), NEEDED, FIELDS)
+    return up, before, load_lanes(saved + t * plane * WIDTH, H, now, SAVED)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def retreat_units(
-    grad_hidden, weight, hidden, saved, grad_h, sums,
-    T, B, H, gh_t, gh_n, gh_b, gh_j,
+    upstream, units, states, saved, carried, sums, T, B, H, up_strides,
+    FINISH: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, FIELDS: tl.constexpr, UNITS: tl.constexpr,
+    SUMS: tl.constexpr, X: tl.constexpr, SAVED: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """``retreat`` of all steps for a BRC, from no gradient.
+    """``retreat`` of all steps for these cells, from no gradient.
 
-    Also the gradients of the weight and of the bias, side by side in ``sums``, ``(N, B, 5 * H)``, summed over time but
-    not rows: here they cost no pass over memory.
+    Also the gradients of the weights of units and of the bias, side by side in ``sums``, ``(SUMS + X, N, B, H)``, summed
+    over time but not rows: here they cost no pass over memory.
     """
     n = tl.program_id(1).to(tl.int64)
+    members = tl.num_programs(1).to(tl.int64)
     unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     plane = B.to(tl.int64) * H
     b = unit // H
     j = unit % H
     mask = unit < plane
-    grad_n = grad_hidden + n * gh_n + b * gh_b + j * gh_j
-    hidden_n = hidden + n * (T + 1) * plane + unit
-    saved_n = saved + n * T * plane * 3 + b * (3 * H) + j
-    w_c = tl.load(weight + n * 2 * H + j, mask=mask, other=0.0)
-    w_a = tl.load(weight + n * 2 * H + H + j, mask=mask, other=0.0)
-    dh = tl.zeros((BLOCK,), tl.float32)
-    dw_c = tl.zeros((BLOCK,), tl.float32)
-    dw_a = tl.zeros((BLOCK,), tl.float32)
-    db_c = tl.zeros((BLOCK,), tl.float32)
-    db_a = tl.zeros((BLOCK,), tl.float32)
-    db_n = tl.zeros((BLOCK,), tl.float32)
+    apart = members * (T + 1) * plane
+    states_n = states + n * (T + 1) * plane + unit
+    saved_n = saved + n * T * plane * WIDTH + b * (WIDTH * H) + j
+    upstream_n = places(upstream, up_strides, n, b, j)
+    u = load_lanes(units + n * UNITS * H + j, H, mask, UNITS)
+    zero = tl.zeros((BLOCK,), tl.float32)
+    g = zeros(zero, FIELDS)
+    total = zeros(zero, SUMS + X)
     t = T.to(tl.int64) - 1
+    after = load_fields(states_n + T * plane, apart, mask, zero, AFTER, FIELDS)
     steps = ()
     for i in tl.static_range(AHEAD):
-        steps = steps + (load_step(grad_n, saved_n, hidden_n, t - i, gh_t, plane, H, mask),)
+        steps = steps + (
+            load_step(
+                upstream_n, up_strides, saved_n, states_n, apart, t - i, plane, H, mask, BEFORE + AFTER, FIELDS, SAVED,
+                WIDTH,
+            ),
+        )  # fmt: skip
     while t >= 0:
         steps_next = ()
         for i in tl.static_range(AHEAD):
-            steps_next = steps_next + (load_step(grad_n, saved_n, hidden_n, t - AHEAD - i, gh_t, plane, H, mask),)
+            steps_next = steps_next + (
+                load_step(
+                    upstream_n, up_strides, saved_n, states_n, apart, t - AHEAD - i, plane, H, mask, BEFORE + AFTER,
+                    FIELDS, SAVED, WIDTH,
+                ),
+            )  # fmt: skip
         for i in tl.static_range(AHEAD):
-            up, h, s = steps[i]
-            d, direct = brc_backward(s, h, dh + up)
-            store_saved(saved_n + (t - i) * plane * 3, H, d, mask & (t - i >= 0), 3)
+            up, before, v = steps[i]
+            found, direct, more = FINISH(v, before, after, u, g, up, (), ())
             inside = t - i >= 0
-            dh = tl.where(inside, direct + d[0] * w_c + d[1] * w_a, dh)
-            dw_c += tl.where(inside, d[0] * h, 0.0)
-            dw_a += tl.where(inside, d[1] * h, 0.0)
-            db_c += tl.where(inside, d[0], 0.0)
-            db_a += tl.where(inside, d[1], 0.0)
-            db_n += tl.where(inside, d[2], 0.0)
+            store_lanes(saved_n + (t - i) * plane * WIDTH, H, found, mask & inside)
+            g = where_all(inside, direct, g)
+            total = plus(total, where_all(inside, more + found, zeros(zero, SUMS + X)))
+            after = before
         steps = steps_next
         t -= AHEAD
-    tl.store(grad_h + n * plane + unit, dh, mask=mask)
-    store_saved(sums + n * plane * 5 + b * (5 * H) + j, H, (dw_c, dw_a, db_c, db_a, db_n), mask, 5)
+    store_lanes(carried + n * plane + unit, members * plane, g, mask)
+    store_lanes(sums + n * plane + unit, members * plane, total, mask)

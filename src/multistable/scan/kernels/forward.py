@@ -3,38 +3,41 @@
 import triton
 import triton.language as tl
 
-from multistable.scan.kernels.equations import brc_forward, gru_forward, lstm_forward, sigmoid, tanh
 from multistable.scan.kernels.product import indices, load_weights, meet, to_each
 
 
 @triton.jit
-def load_gates(source, gate_stride, mask, X: tl.constexpr):
+def load_lanes(source, apart, mask, LANES: tl.constexpr):
+    """So many tiles, this far apart."""
     x = ()
-    for g in tl.static_range(X):
-        x = x + (tl.load(source + g * gate_stride, mask=mask, other=0.0),)
+    for lane in tl.static_range(LANES):
+        x = x + (tl.load(source + lane * apart, mask=mask, other=0.0),)
     return x
 
 
 @triton.jit
-def store_saved(target, H, s, mask, SAVED: tl.constexpr):
-    for i in tl.static_range(SAVED):
-        tl.store(target + i * H, s[i], mask=mask)
+def store_lanes(target, apart, x, mask):
+    """Write tiles this far apart."""
+    for lane in tl.static_range(len(x)):
+        tl.store(target + lane * apart, x[lane], mask=mask)
 
 
 @triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
 def advance(
-    projected, weight, bias, hidden, memory, saved, modulated, arrivals,
-    one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_n,
-    KIND: tl.constexpr, G: tl.constexpr, X: tl.constexpr, SAVED: tl.constexpr, BIAS: tl.constexpr,
+    projected, weight, units, states, saved, exchanged, arrivals,
+    one, T, N, B, span, H, p_t, p_n, p_b, p_j, w_n, w_row, state_f, state_n,
+    OPERANDS: tl.constexpr, FINISH: tl.constexpr, STAGES: tl.constexpr, X: tl.constexpr, FIELDS: tl.constexpr,
+    UNITS: tl.constexpr, BLOCKS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr,
 ):  # fmt: skip
     """Advance ``N`` recurrences of ``B`` rows over ``T`` steps.
 
-    ``projected`` is ``(T, N, B, X * H)``, any strides; ``weight`` is ``(N, H, G * H)``; ``hidden`` and ``memory``
-    (of an LSTM) are ``(N, T + 1, B, H)``, the state before the first step in the first place, or, with
-    ``ONLY_LAST``, ``(N, 2, B, H)``, written in turn. ``saved`` is ``(N, T, B, SAVED * H)``, written when ``SAVE``.
-    ``modulated``, ``(N, B, H)``, is where the programs of a group exchange the f * h of an MGU.
+    ``projected`` is ``(T, N, B, X * H)``, any strides; ``weight`` is ``(N, H, BLOCKS * H)``, ``units`` is ``(N, UNITS *
+    H)``; ``states`` is ``(FIELDS, N, T + 1, B, H)``, the state before the first step in the first place, or, with
+    ``ONLY_LAST``, ``(FIELDS, N, 2, B, H)``, written in turn. ``saved`` is ``(N, T, B, WIDTH * H)``, of which the first
+    lanes are written when ``SAVE``. In ``exchanged``, ``(N, any, B, H)``, the programs of a group exchange the operands
+    that they compute. ``OPERANDS``, ``FINISH`` and ``STAGES`` are of a ``Form``.
 
     A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time. Each has ``J``
     of the units and all their weights, and meets the others after each product: states go through memory.
@@ -57,57 +60,51 @@ def advance(
         mask = (row < rows) & (unit < H)
         first_row = b_first.to(tl.int64) * H
         own = b * H + unit
-        own_saved = b * (SAVED * H) + unit
+        own_saved = b * (WIDTH * H) + unit
         plane = B.to(tl.int64) * H
-        hidden_n = hidden + n * state_n
-        memory_n = memory + n * state_n
-        modulated_n = modulated + n * plane
-        saved_n = saved + n * T * plane * SAVED
+        states_n = states + n * state_n
+        exchanged_n = exchanged + n * plane
+        saved_n = saved + n * T * plane * WIDTH
         x_n = projected + n * p_n + b * p_b + unit.to(tl.int64) * p_j
 
-        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, G)
-        if BIAS:
-            w_bias = tl.load(bias + n * H + unit, mask=unit < H, other=0.0)
-        h = tl.load(hidden_n + own, mask=mask, other=0.0)
-        c = tl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
+        w = load_weights(weight + n * w_n, H, w_row, k, unit, H, BLOCKS)
+        u = load_lanes(units + n * UNITS * H + unit, H, unit < H, UNITS)
+        s = load_lanes(states_n + own, state_f, mask, FIELDS)
         t = tl.full((), 0, tl.int64)
         while t < T:
             before = t % 2 if ONLY_LAST else t
             after = (t + 1) % 2 if ONLY_LAST else t + 1
-            hidden_t = hidden_n + before * plane + first_row
+            states_t = states_n + before * plane + first_row
             # The read begins in the step that takes it, before its products, which hide the wait. If it began in the
             # step before, the compiler would make the products wait: it counts the read together with the first h.
-            x = load_gates(x_n + t * p_t, H * p_j, mask, X)
-
-            if KIND == "mgu":
-                p = to_each(h, hidden_t, rows, H, H, row, w, 0, 1, ROWS, K, PARTS, AHEAD, ALONE)
-                f = sigmoid(x[0] + p[0])
-                fh = f * h
-                if not ALONE:
-                    tl.store(modulated_n + own, fh, mask=mask)
-                    expected += SPLITS
-                    meet(arrivals, expected, SPLITS)
-                q = to_each(fh, modulated_n + first_row, rows, H, H, row, w, 1, 1, ROWS, K, PARTS, AHEAD, ALONE)
-                candidate = tanh(x[1] + q[0])
-                h = f * candidate + (1 - f) * h
-                s = (f, candidate)
-            else:
-                p = to_each(h, hidden_t, rows, H, H, row, w, 0, G, ROWS, K, PARTS, AHEAD, ALONE)
-                if KIND == "lstm":
-                    h, c, s = lstm_forward(x, p, c)
-                elif KIND == "gru":
-                    if BIAS:
-                        p = (p[0], p[1], p[2] + w_bias)
-                    h, s = gru_forward(x, p, h)
-                else:
-                    h, s = brc_forward(x, p, h)
+            x = load_lanes(x_n + t * p_t, H * p_j, mask, X)
+            p = ()
+            kept = ()
+            for stage in tl.static_range(len(STAGES)):
+                computed = ()
+                if STAGES[stage][0] > 0:
+                    computed, kept = OPERANDS(x, s, u, p, kept, stage)
+                    if not ALONE:
+                        store_lanes(exchanged_n + own, N * plane, computed, mask)
+                        expected += SPLITS
+                        meet(arrivals, expected, SPLITS)
+                for slot in tl.static_range(len(STAGES[stage][1])):
+                    if STAGES[stage][1][slot][0] < 0:
+                        operand = computed[-1 - STAGES[stage][1][slot][0]]
+                        source = exchanged_n + first_row + (-1 - STAGES[stage][1][slot][0]) * N * plane
+                    else:
+                        operand = s[STAGES[stage][1][slot][0]]
+                        source = states_t + STAGES[stage][1][slot][0] * state_f
+                    p = p + to_each(
+                        operand, source, rows, H, H, row, w, STAGES[stage][1][slot][1], STAGES[stage][1][slot][2],
+                        ROWS, K, PARTS, AHEAD, ALONE,
+                    )  # fmt: skip
+            s, v = FINISH(x, s, u, p, kept)
 
             if SAVE:
-                store_saved(saved_n + t * plane * SAVED + own_saved, H, s, mask, SAVED)
+                store_lanes(saved_n + t * plane * WIDTH + own_saved, H, v, mask)
             if not ONLY_LAST or not ALONE or t == T - 1:
-                tl.store(hidden_n + after * plane + own, h, mask=mask)
-                if KIND == "lstm":
-                    tl.store(memory_n + after * plane + own, c, mask=mask)
+                store_lanes(states_n + after * plane + own, state_f, s, mask)
             if not ALONE:
                 expected += SPLITS
                 meet(arrivals, expected, SPLITS)

@@ -31,9 +31,22 @@ def load_weights(weight, gate_stride, row_stride, k, unit, H, G: tl.constexpr):
     """The weights of ``G`` gates, a tile for each."""
     w = ()
     for g in tl.static_range(G):
-        tile = weight + g * gate_stride + k * row_stride + unit
-        w = w + (tl.load(tile, mask=(k < H) & (unit < H), other=0.0),)
+        w = w + (load_tile(weight + g * gate_stride, row_stride, k, unit, H),)
     return w
+
+
+@triton.jit
+def load_blocks(weight, gate_stride, row_stride, k, unit, H, order: tl.constexpr):
+    """The same in another order."""
+    w = ()
+    for i in tl.static_range(len(order)):
+        w = w + (load_tile(weight + order[i] * gate_stride, row_stride, k, unit, H),)
+    return w
+
+
+@triton.jit
+def load_tile(weight, row_stride, k, unit, H):
+    return tl.load(weight + k * row_stride + unit, mask=(k < H) & (unit < H), other=0.0)
 
 
 @triton.jit
@@ -120,20 +133,18 @@ def to_each(
 
 
 @triton.jit
-def read_blocks(
-    source, i, rows, row_stride, H, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr, K: tl.constexpr
-):
-    """:func:`read` for each of ``G`` blocks, ``H`` apart, from ``first``; the last of them is block ``LAST``."""
+def read_blocks(source, i, rows, row_stride, H, G: tl.constexpr, K: tl.constexpr):
+    """:func:`read` for each of ``G`` blocks, ``H`` apart."""
     v = ()
     for g in tl.static_range(G):
-        v = v + (read(source + (LAST if g == G - 1 else first + g) * H, i, rows, row_stride, H, K),)
+        v = v + (read(source + g * H, i, rows, row_stride, H, K),)
     return v
 
 
 @triton.jit
 def from_all(
-    tiles, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, LAST: tl.constexpr,
-    K: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
+    tiles, source, rows, row_stride, H, row, w, first: tl.constexpr, G: tl.constexpr, K: tl.constexpr,
+    PARTS: tl.constexpr, AHEAD: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
     """``G`` tiles of states, each times the weights of its gate, from ``first``: the sum of the products.
 
@@ -143,13 +154,13 @@ def from_all(
     ready = ()
     if not ALONE:
         for a in tl.static_range(AHEAD):
-            ready = ready + (read_blocks(source, a, rows, row_stride, H, first, G, LAST, K),)
+            ready = ready + (read_blocks(source, a, rows, row_stride, H, G, K),)
     i = 0
     while i < rows:
         coming = ()
         if not ALONE:
             for a in tl.static_range(AHEAD):
-                coming = coming + (read_blocks(source, i + AHEAD + a, rows, row_stride, H, first, G, LAST, K),)
+                coming = coming + (read_blocks(source, i + AHEAD + a, rows, row_stride, H, G, K),)
         for a in tl.static_range(AHEAD):
             # One factor after the other, so that only one takes up registers beside the weights.
             v = pick(tiles[0], i + a, K, PARTS) if ALONE else ready[a][0]

@@ -35,7 +35,9 @@ def way_of(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
     return "thrice" if halves and u.shape[-1] >= 16 else "matrix"
 
 
-def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way) -> tuple[Tensor, Tensor]:
+def project(
+    u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: int, way: Way
+) -> tuple[Tensor, Tensor]:
     """W_u u_t + b of all steps, for the recurrence to overwrite.
 
     Network first in memory, with room for ``width`` numbers a row where the recurrence needs more than the ``gates``
@@ -47,6 +49,7 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
         weight: ``(members, in, out)``.
         bias: ``(members, out)``.
         width: numbers a row; those of the product, if ``way`` is ``"thrice"``.
+        first: the place of the product's first number in it.
         way: of :func:`way_of`.
 
     Returns:
@@ -55,9 +58,9 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
     """
     time, members, rows, _ = u.shape
     room = u.new_empty(members, time * rows, width)
-    product = room[..., : weight.shape[-1]]
+    product = room[..., first : first + weight.shape[-1]]
     if way == "few":
-        _project_few(u, weight, bias, room)
+        _project_few(u, weight, bias, product)
     elif way == "thrice":
         _project_thrice(network_first(u), weight, bias, room)
     elif bias is None:
@@ -65,16 +68,16 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, way: Way
     else:
         torch.baddbmm(bias.unsqueeze(1), network_first(u), weight, out=product)
     room = room.unflatten(1, (time, rows))
-    return room[..., : weight.shape[-1]].transpose(0, 1), room
+    return room[..., first : first + weight.shape[-1]].transpose(0, 1), room
 
 
-def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
+def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, product: Tensor) -> None:
     time, members, rows, inputs = u.shape
     tile = min(32, triton.next_power_of_2(rows))
     grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), members)
     project_few[grid](
-        u, weight.contiguous(), weight if bias is None else bias.contiguous(), room, rows, weight.shape[-1],
-        room.shape[-1], *u.stride(), IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128,
+        u, weight.contiguous(), weight if bias is None else bias.contiguous(), product, rows, weight.shape[-1],
+        product.stride(1), *u.stride(), IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128,
     )  # fmt: skip
 
 
@@ -94,23 +97,22 @@ def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Ten
     )  # fmt: skip
 
 
-def gradients_of_weight(u: Tensor, grads: Tensor, out: int, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
+def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
     """The gradient of the weight, ``(members, in, out)``, and with ``bias`` that of the bias, ``(members, out)``.
 
     Args:
         u: ``(time, members, rows, in)``.
-        grads: ``(members, time, rows, width)``, the product's gradient in its first columns.
-        out: how many columns these are.
+        grads: the product's gradient, ``(members, time, rows, out)``, part of memory of wider rows.
         way: of :func:`way_of`.
     """
     if way != "few":
-        of_product = grads.flatten(1, 2)[..., :out]
+        of_product = grads.flatten(1, 2)
         return network_first(u).mT @ of_product, gradient_of_bias(of_product) if bias else None
-    members, time, rows, width = grads.shape
+    members, time, rows, out = grads.shape
     grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), members)
     sums = grads.new_empty(members, grid[0], u.shape[-1] + 1, out)
     gradients_of_few[grid](
-        u, grads, sums, time, rows, out, width, *u.stride(), IN=u.shape[-1], STEPS=STEPS_OF_A_SUM,
+        u, grads, sums, time, rows, out, grads.stride(2), *u.stride(), IN=u.shape[-1], STEPS=STEPS_OF_A_SUM,
         ROWS=min(16, triton.next_power_of_2(rows)), COLUMNS=128,
     )  # fmt: skip
     total = sums.sum(1)

@@ -12,11 +12,14 @@ from torch import Tensor
 
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
+from multistable.scan.kernels.form import Form
 from multistable.scan.kernels.forward import advance
-from multistable.scan.kernels.kinds import Kind
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way_of
+from multistable.scan.kernels.text import module_of
+from multistable.scan.kernels.weights import Weights, gradients_of_each, matrices_of, units_of
+from multistable.scan.program.nodes import evaluate
 from multistable.scan.retained import graph_is_kept
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
@@ -27,7 +30,7 @@ REGISTERS_BACKWARD = 136
 
 PARTS = 4
 STEPS_OF_A_PART = 25
-"""The backward pass of an MGU divides time into so many parts, each of at least so many steps: see ``_retreat``."""
+"""The backward pass of a cell that computes operands divides time into so many parts, each of at least so many steps: see ``_retreat``."""
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
@@ -62,10 +65,13 @@ def capacity(device: torch.device) -> dict[str, Any]:
 
 
 def _plan(
-    kind: Kind, like: Tensor, members: int, rows: int, hidden: int, precision: str, *, backward: bool = True
+    form: Form, like: Tensor, members: int, rows: int, precision: str, *, backward: bool = True
 ) -> Plan:
-    sizes = {"hidden": hidden, "gates": kind.recurrent, "members": members, "rows": rows}
-    return plan(**sizes, precision=precision, backward=backward, **capacity(like.device))
+    facts = capacity(like.device)
+    if not form.fits_matrix_units:
+        facts = facts | {"matrix_units": False}
+    sizes = {"hidden": form.program.hidden, "gates": form.blocks, "members": members, "rows": rows}
+    return plan(**sizes, precision=precision, backward=backward, **facts)
 
 
 def _arrivals(division: Plan, like: Tensor) -> Tensor:
@@ -86,239 +92,289 @@ def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
 
 
 def advance_all(
-    kind: Kind, precision: str, projected: Tensor, of_input: Tensor | None, weight: Tensor, bias: Tensor | None,
-    states: tuple[Tensor, ...], saved: Tensor | None = None, *, only_last: bool = False,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    form: Form, precision: str, projected: Tensor, of_input: Tensor | None, weights: Weights, initial: Weights,
+    saved: Tensor | None = None, *, only_last: bool = False,
+) -> Tensor:  # fmt: skip
     """Advance over all steps.
 
     Args:
-        projected: ``(time, members, rows, gates * hidden)``, any strides.
-        of_input: the bias of the input, ``(members, gates * hidden)``, if the projected input does not have it.
-        weight: ``(members, hidden, gates * hidden)``, of a BRC ``(members, 2 * hidden)``.
-        bias: the recurrent bias of a GRU, ``(members, hidden)``.
-        states: the state before the first step, each field ``(members, rows, hidden)``; none for zero.
-        saved: where to write what the backward pass needs, the blocks of ``equations.py``, ``(members, time, rows,
-            blocks * hidden)``, if at all. ``projected`` may be a view of it.
+        projected: ``(time, members, rows, lanes * hidden)``, any strides.
+        of_input: the bias of the input, ``(members, lanes * hidden)``, if the projected input does not have it.
+        weights: what the program prepares.
+        initial: the state before the first step, each field ``(members, rows, hidden)``; none for zero.
+        saved: where to write what the backward pass needs, the lanes of ``form.saved``, ``(members, time, rows,
+            form.width * hidden)``, if at all. ``projected`` may be a view of it.
         only_last: return the state after the last step alone.
 
     Returns:
-        The states, each field ``(members, time + 1, rows, hidden)``, the given one first (or, if ``only_last``,
-        ``(members, 2, rows, hidden)``, the last in the place of the number of steps modulo two).
+        The states, ``(fields, members, time + 1, rows, hidden)``, the given one first (or, if ``only_last``,
+        ``(fields, members, 2, rows, hidden)``, the last in the place of the number of steps modulo two).
     """
-    T, N, B, width = projected.shape
-    H = width // kind.projected
-    buffers = tuple(projected.new_empty(N, 2 if only_last else T + 1, B, H) for _ in range(kind.fields))
-    for i, buffer in enumerate(buffers):
-        if states:
-            buffer[:, 0] = states[i]
-        else:
-            buffer[:, 0].zero_()
+    T, N, B, _ = projected.shape
+    H = form.program.hidden
+    states = projected.new_empty(form.fields, N, 2 if only_last else T + 1, B, H)
+    if initial:
+        for field, given in zip(states, initial, strict=True):
+            field[:, 0] = given
+    else:
+        states[:, :, 0].zero_()
     save = saved is not None
     target = projected if saved is None else saved
-    weight = weight.contiguous()
+    units = units_of(form, weights, N)
+    functions = module_of(*form.functions)
+    constants = {
+        "FINISH": functions.finish, "X": form.program.lanes, "FIELDS": form.fields, "UNITS": len(form.program.units),
+        "WIDTH": form.width, "SAVE": save, "ONLY_LAST": only_last,
+    }  # fmt: skip
+    strides = (*projected.stride(), *states.stride()[:2])
     with _on(projected):
-        if kind.name == "brc":
+        if not form.blocks:
             advance_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-                projected, weight, weight if of_input is None else of_input.contiguous(), buffers[0], target,
-                T, B, H, *projected.stride(), buffers[0].stride(0), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD,
-                BIAS=of_input is not None, SAVE=save, ONLY_LAST=only_last, num_warps=1, maxnreg=REGISTERS_FORWARD,
+                projected, states if units is None else units, states if of_input is None else of_input.contiguous(),
+                states, target, T, B, H, *strides, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD,
+                BIAS=of_input is not None, num_warps=1, maxnreg=REGISTERS_FORWARD, **constants,
             )  # fmt: skip
-            return buffers
-        division = _plan(kind, projected, N, B, H, precision, backward=save)
+            return states
+        weight = matrices_of(form, weights, N)
+        division = _plan(form, projected, N, B, precision, backward=save)
+        constants |= {"OPERANDS": functions.operands, "STAGES": form.stages, "BLOCKS": form.blocks}
+        strides = (*projected.stride(), *weight.stride()[:2], *states.stride()[:2])
+        units = weight if units is None else units
         if division.matrix:
             _matrix().advance[division.grid](
-                projected, weight if of_input is None else of_input.contiguous(), weight,
-                weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], target,
-                _inbox(division, projected, 1), T, N, B, division.span, *projected.stride(), weight.stride(0),
-                weight.stride(1), buffers[0].stride(0),
-                H=H, KIND=kind.name, G=kind.recurrent, X=kind.projected, SAVED=kind.saved,
-                OF_INPUT=of_input is not None, BIAS=bias is not None, SAVE=save, ONLY_LAST=only_last,
-                HALVES=division.halves,
-                HELD=HELD_HALVES if division.halves else HELD_FORWARD, **division.constants,
+                projected, weight if of_input is None else of_input.contiguous(), weight, units, states, target,
+                _inbox(division, projected, 1), T, N, B, division.span, *strides,
+                H=H, OF_INPUT=of_input is not None, HALVES=division.halves,
+                HELD=HELD_HALVES if division.halves else HELD_FORWARD, **constants, **division.constants,
             )  # fmt: skip
-            return buffers
-        exchanged = kind.name == "mgu" and division.splits > 1
+            return states
+        computed = max((count for count, _ in form.stages), default=0) if division.splits > 1 else 0
         advance[division.grid](
-            projected, weight, weight if bias is None else bias.contiguous(), buffers[0], buffers[-1], target,
-            projected.new_empty(N, B, H) if exchanged else projected, _arrivals(division, projected),
-            1, T, N, B, division.span, H, *projected.stride(), weight.stride(0), weight.stride(1),
-            buffers[0].stride(0),
-            KIND=kind.name, G=kind.recurrent, X=kind.projected, SAVED=kind.saved, BIAS=bias is not None,
-            SAVE=save, ONLY_LAST=only_last, **division.constants,
+            projected, weight, units, states, target, projected.new_empty(computed, N, B, H) if computed else projected,
+            _arrivals(division, projected), 1, T, N, B, division.span, H, *strides, **constants, **division.constants,
         )  # fmt: skip
-    return buffers
+    return states
 
 
-def _retreat_units(
-    weight: Tensor, upstream: Tensor, states: Tensor, saved: Tensor
-) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-    """The gradients of a BRC's first state, of its weight and of the input's bias; the rest is written over ``saved``.
+class _Retreat:
+    """The way back: the gradients of the state before the first step, of the weights and of the input's bias.
+
+    Those of the projected input and of the products are written over ``saved``.
 
     Args:
-        weight: ``(members, 2 * hidden)``.
-        upstream: the gradient of the states, ``(time, members, rows, hidden)``.
-        states: as ``advance_all`` returns them.
-    """
-    T, N, B, H = upstream.shape
-    initial = saved.new_empty(N, B, H)
-    sums = saved.new_empty(N, B, 5 * H)
-    with _on(saved):
-        retreat_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-            upstream, weight.contiguous(), states, saved, initial, sums,
-            T, B, H, *upstream.stride(), BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
-            maxnreg=REGISTERS_BACKWARD,
-        )  # fmt: skip
-    of_weight, of_bias = sums.sum(1).split([2 * H, 3 * H], dim=-1)
-    return (initial,), of_weight, of_bias
-
-
-def _retreat(
-    kind: Kind, precision: str, weight: Tensor, upstream: tuple[Tensor, ...], buffers: tuple[Tensor, ...],
-    saved: Tensor, *, wants_weight: bool,
-) -> tuple[tuple[Tensor, ...], Tensor | None]:  # fmt: skip
-    """The gradients of the first state and, where wanted, of the weight; the rest is written over ``saved``.
-
-    The gradient of an MGU's weight takes a product with f * h, which is as large as all states. f * h is computed anew
-    for a part of the steps at a time, so that it is never whole in memory; the gradient of the state is carried from
-    one part to the next.
-
-    Args:
-        weight: ``(members, hidden, gates * hidden)``.
         upstream: the gradients of the states, each field ``(time, members, rows, hidden)``.
-        buffers: as ``advance_all`` returns them.
+        states: as ``advance_all`` returns them.
+        saved: as ``advance_all`` writes it.
     """
-    T, N, B, H = upstream[0].shape
-    division = _plan(kind, saved, N, B, H, precision)
-    # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
-    factors: Tensor | None = (weight if division.matrix else weight.transpose(-1, -2)).contiguous()
-    new = saved.new_zeros if kind.name == "mgu" else saved.new_empty
-    carried = tuple(new((N, B, H)) for _ in buffers)
-    of_weight: Tensor | None = None
-    modulated = kind.name == "mgu" and wants_weight
-    parts = max(1, min(PARTS, T // STEPS_OF_A_PART)) if modulated else 1
-    for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
-        before = buffers[0][:, start:stop]
-        factor = saved[:, start:stop, :, :H] * before if modulated else before
-        with _on(saved):
-            tensors = (upstream[0], upstream[-1], factors, buffers[0], buffers[-1], saved, carried[0], carried[-1])
-            strides = (*upstream[0].stride(), *upstream[-1].stride())
-            options = {"KIND": kind.name, "G": kind.recurrent, "SAVED": kind.saved, **division.constants}
+
+    def __init__(
+        self, form: Form, precision: str, weights: Weights, upstream: Weights, states: Tensor, saved: Tensor
+    ) -> None:
+        self.form, self.precision, self.weights = form, precision, weights
+        self.upstream, self.states, self.saved = upstream, states, saved
+        self.time, self.members, self.rows, self.hidden = upstream[0].shape
+        self.units = units_of(form, weights, self.members)
+        self.of_matrices: Tensor | None = None
+        new = saved.new_zeros if form.computes_operands else saved.new_empty
+        self.carried = new(form.fields, self.members, self.rows, self.hidden)
+        sums = form.sums + (0 if form.blocks else form.program.lanes)
+        self.sums = new(sums, self.members, self.rows, self.hidden) if sums else self.carried
+        self.functions = module_of(*form.functions)
+        self.constants: dict[str, Any] = {
+            "FINISH": self.functions.finish_retreat, "BEFORE": form.before, "AFTER": form.after, "FIELDS": form.fields,
+            "UNITS": len(form.program.units), "SUMS": form.sums, "SAVED": len(form.saved), "WIDTH": form.width,
+        }  # fmt: skip
+        self.strides = tuple(field.stride() for field in upstream)
+
+    def alone(self) -> None:
+        """Of units that see themselves alone."""
+        T, B, H = self.time, self.rows, self.hidden
+        with _on(self.saved):
+            retreat_units[(-(-B * H // UNITS_PER_PROGRAM), self.members)](
+                self.upstream, self.states if self.units is None else self.units, self.states, self.saved, self.carried,
+                self.sums, T, B, H, self.strides, X=self.form.program.lanes, BLOCK=UNITS_PER_PROGRAM,
+                AHEAD=STEPS_AHEAD, num_warps=1, maxnreg=REGISTERS_BACKWARD, **self.constants,
+            )  # fmt: skip
+
+    def with_products(self, *, wants_weight: bool) -> None:
+        """Of cells with products.
+
+        The gradient of a matrix takes a product with its operand, which, where it is computed, is as large as all
+        states. It is computed anew for a part of the steps at a time, so that it is never whole in memory; the gradient
+        of the state is carried from one part to the next.
+        """
+        form, T = self.form, self.time
+        division = _plan(form, self.saved, self.members, self.rows, self.precision)
+        weight = matrices_of(form, self.weights, self.members)
+        # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
+        factors: Tensor | None = weight if division.matrix else weight.transpose(-1, -2).contiguous()
+        in_parts = form.computes_operands and wants_weight
+        parts = max(1, min(PARTS, T // STEPS_OF_A_PART)) if in_parts else 1
+        for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
+            operands = self._operands(start, stop) if wants_weight else []
+            self._launch(division, factors, start, stop)
+            if start == 0:
+                factors = None  # before its like is asked for
+            if wants_weight:
+                if self.of_matrices is None:
+                    self.of_matrices = self.saved.new_empty(self.members, self.hidden, form.blocks * self.hidden)
+                self._add_products(operands, start, stop)
+            del operands  # before the next ones are asked for
+
+    def _launch(self, division: Plan, factors: Any, start: int, stop: int) -> None:
+        form = self.form
+        constants = self.constants | {
+            "RETREAT": self.functions.retreat, "RETREATS": form.retreats, "INTO": form.into, "ORDER": form.order,
+            "IN_PARTS": form.computes_operands, **division.constants,
+        }  # fmt: skip
+        units = self.states if self.units is None else self.units
+        with _on(self.saved):
+            tensors = (self.upstream, factors, units, self.states, self.saved, self.carried)
+            sizes = (start, stop, self.time, self.members, self.rows, division.span)
             if division.matrix:
-                inbox = _inbox(division, saved, division.inputs // division.units)
+                del constants["SUMS"]
+                inbox = _inbox(division, self.saved, division.inputs // division.units)
                 _matrix().retreat[division.grid](
-                    *tensors, inbox, start, stop, T, N, B, division.span, kind.recurrent * H * H, kind.recurrent * H,
-                    *strides, H=H, HELD=HELD_BACKWARD, **options,
+                    *tensors, inbox, *sizes, *factors.stride()[:2], self.strides, H=self.hidden, HELD=HELD_BACKWARD,
+                    **constants,
                 )  # fmt: skip
             else:
-                retreat[division.grid](
-                    *tensors, _arrivals(division, saved), 1, start, stop, T, N, B, division.span, H, *strides, **options
-                )
-        del tensors
-        if start == 0:
-            factors = None  # before its like is asked for
-        if wants_weight:
-            if of_weight is None:
-                of_weight = saved.new_empty(N, H, kind.recurrent * H)
-            _add_products(kind, of_weight, before, factor, saved[:, start:stop], first=stop == T)
-        del factor  # before the next one is asked for
-    return carried, of_weight
+                arrivals = _arrivals(division, self.saved)
+                retreat[division.grid](*tensors, self.sums, arrivals, 1, *sizes, self.hidden, self.strides, **constants)
+
+    def _operands(self, start: int, stop: int) -> list[Tensor]:
+        """What each product multiplies, ``(members, steps, rows, hidden)``, from what is saved."""
+        form, program, H = self.form, self.form.program, self.hidden
+        before, after = (self.states[:, :, a:b] for a, b in ((start, stop), (start + 1, stop + 1)))
+        if not form.computes_operands:
+            return [before[slot.field] for slot in form.slots]
+        values = dict(zip(program.states, after, strict=True))
+        values |= {node: before[node.value] for node in program.nodes.made.values() if node.op == "s"}
+        lanes = self.saved[:, start:stop].split(H, -1)
+        values |= zip(form.saved, lanes, strict=False)
+        if self.units is not None:
+            values |= zip(program.units, self.units[:, None, None].split(H, -1), strict=True)
+        computed = [program.products[slot.product].operand[slot.lane] for slot in form.slots]
+        return evaluate(computed, values, self.saved)
+
+    def _add_products(self, operands: list[Tensor], start: int, stop: int) -> None:
+        """Write or, if other steps came first, add to the gradient of the matrices: products over steps and rows."""
+        assert self.of_matrices is not None
+        H = self.hidden
+        # All lie network first, so that these are batched products on them as they are.
+        grads = self.saved[:, start:stop].flatten(1, 2)
+        for slot, operand in zip(self.form.slots, operands, strict=True):
+            factor = operand.expand(*self.saved[:, start:stop].shape[:-1], H).flatten(1, 2).mT
+            for at, first, count in _runs(slot.order):
+                columns = slice((slot.first + first) * H, (slot.first + first + count) * H)
+                lanes = grads[..., (slot.start + at) * H : (slot.start + at + count) * H]
+                self.of_matrices[..., columns].baddbmm_(factor, lanes, beta=0 if stop == self.time else 1)
+
+    def of_units(self) -> Tensor | None:
+        """The gradient of the weights of units, ``(members, units * hidden)``."""
+        if self.units is None:
+            return None
+        rows, sums = self.saved.flatten(1, 2), iter(self.sums.sum(2) if self.form.sums else ())
+        H = self.hidden
+        of_lanes = self._sums_of_lanes()
+        return torch.cat(
+            [
+                next(sums) if lane is None else
+                gradient_of_bias(rows[..., lane * H : (lane + 1) * H]) if of_lanes is None else of_lanes[lane]
+                for lane in self.form.of_units
+            ], -1,
+        )  # fmt: skip
+
+    def of_bias(self) -> Tensor | None:
+        """The gradient of the input's bias where it was summed on the way, ``(members, lanes * hidden)``."""
+        of_lanes = self._sums_of_lanes()
+        return None if of_lanes is None else torch.cat([*of_lanes], -1)
+
+    def _sums_of_lanes(self) -> Tensor | None:
+        """The gradient of each lane of the projected input summed over steps and rows, if kernels did."""
+        return None if self.form.blocks else self.sums[self.form.sums :].sum(2)
 
 
-def _add_products(kind: Kind, of_weight: Tensor, before: Tensor, factor: Tensor, grads: Tensor, *, first: bool) -> None:
-    """Write or, unless ``first``, add to the gradient of the weight: a product over some steps and all rows.
-
-    Args:
-        of_weight: ``(members, hidden, gates * hidden)``.
-        before: the state before each step, ``(members, time, rows, hidden)``.
-        factor: what the last gate's matrix multiplies, the same shape: the state, or the f * h of an MGU.
-        grads: ``(members, time, rows, blocks * hidden)``.
-    """
-    # All lie network first, so that these are batched products on them as they are.
-    before, factor, grads = (x.flatten(1, 2) for x in (before, factor, grads))
-    H = before.shape[-1]
-    if kind.name == "mgu":
-        pairs = [(before, grads[..., :H]), (factor, grads[..., H:])]
-    elif kind.name == "gru":
-        pairs = [(before, grads[..., : 2 * H]), (before, grads[..., 3 * H :])]
-    else:
-        pairs = [(before, grads[..., : kind.recurrent * H])]
-    columns = of_weight.split([b.shape[-1] for _, b in pairs], dim=-1)
-    for (a, b), out in zip(pairs, columns, strict=True):
-        out.baddbmm_(a.mT, b, beta=0 if first else 1)
+@cache
+def _runs(order: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Where blocks lie one after the other in both orders: the place in this one, that in the other, how many."""
+    starts = [at for at in range(len(order)) if at == 0 or order[at] != order[at - 1] + 1]
+    return [(a, order[a], b - a) for a, b in pairwise([*starts, len(order)])]
 
 
 def all_states(
-    kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
-    bias: Tensor | None, *states: Tensor, steps: int | None = None,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
+    initial: Weights, steps: int | None = None,
+) -> Weights:  # fmt: skip
     """The states after each step, each field ``(time, ..., rows, hidden)``.
 
     Args:
         x: inputs ``(time, ..., rows, in)``, or, without an input weight, projected ones.
-        input_weight, input_bias, weight, bias: of the cell, with its leading dimensions, those of ``x``.
-        states: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
+        input_weight, input_bias: of the cell, with the leading dimensions of ``x``.
+        weights: what the program prepares.
+        initial: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
         steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
-    tensors = (x, input_weight, input_bias, weight, bias, *states)
+    tensors = (x, input_weight, input_bias, *weights, *initial)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        return Recurrence.apply(kind, precision, *tensors)
-    lead = weight.dim() - kind.weight_dim
-    buffers, _ = _advance(kind, precision, _flat(lead, x, *tensors[1:]), save=False, steps=steps)
-    return _after_each_step(buffers, weight.shape[:lead])
+        return Recurrence.apply(form, precision, len(weights), *tensors)
+    states, _ = _advance(form, precision, *_flat(len(weights), *tensors), save=False, steps=steps)
+    return _after_each_step(states, x.shape[1:-2])
 
 
 @torch.no_grad()
 def only_last(
-    kind: Kind, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weight: Tensor,
-    bias: Tensor | None, *states: Tensor, steps: int | None = None,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
+    initial: Weights, steps: int | None = None,
+) -> Weights:  # fmt: skip
     """The state after the last step, each field ``(..., rows, hidden)``, without gradient; no other is stored.
 
     Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
     """
-    lead = weight.dim() - kind.weight_dim
-    flat = _flat(lead, x, input_weight, input_bias, weight, bias, *states)
-    buffers, _ = _advance(kind, precision, flat, save=False, only_last=True, steps=steps)
-    end = (len(x) if steps is None else steps) % 2
-    return tuple(buffer[:, end].clone().reshape(*x.shape[1:-1], -1) for buffer in buffers)
+    flat = _flat(len(weights), x, input_weight, input_bias, *weights, *initial)
+    states, _ = _advance(form, precision, *flat, save=False, only_last=True, steps=steps)
+    end = states[:, :, (len(x) if steps is None else steps) % 2]
+    return tuple(field.clone().reshape(*x.shape[1:-1], -1) for field in end)
 
 
-def _flat(lead: int, x: Tensor, *others: Tensor | None) -> list[Any]:
-    return [one_lead_in_time(x), *(None if other is None else one_lead(other, lead) for other in others)]
+def _flat(
+    count: int, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, *others: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor | None, Weights, Weights]:
+    """The tensors with one leading dimension; the first ``count`` of the others are weights, which have theirs."""
+    lead = x.dim() - 3
+    of_input = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, input_bias))
+    return one_lead_in_time(x), *of_input, others[:count], tuple(one_lead(field, lead) for field in others[count:])
 
 
 def _advance(
-    kind: Kind, precision: str, tensors: list[Any], *, save: bool, only_last: bool = False, steps: int | None = None
-) -> tuple[tuple[Tensor, ...], Tensor | None]:
-    """``advance_all`` on the tensors of ``all_states`` with one leading dimension: its states and what is saved.
+    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
+    initial: Weights, *, save: bool, only_last: bool = False, steps: int | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """``advance_all`` on the tensors of ``_flat``: its states and what is saved.
 
     With ``steps`` there is one input for all steps, and nothing is saved.
     """
-    x, input_weight, input_bias, weight, bias, *states = tensors
-    if input_weight is None:
-        T, N, B, width = x.shape
-        saved = x.new_empty(N, T, B, width // kind.projected * kind.saved) if save else None
-        return advance_all(kind, precision, x, None, weight, bias, tuple(states), saved, only_last=only_last), saved
-    H = input_weight.shape[-1] // kind.projected
+    H, lanes = form.program.hidden, form.program.lanes
     _, N, B, _ = x.shape
-    division = None if kind.name == "brc" else _plan(kind, x, N, B, H, precision, backward=save)
+    if input_weight is None:
+        saved = x.new_empty(N, len(x), B, form.width * H) if save else None
+        return advance_all(form, precision, x, None, weights, initial, saved, only_last=only_last), saved
+    division = _plan(form, x, N, B, precision, backward=save) if form.blocks else None
     way = way_of(x, input_weight, halves=division is not None and division.halves)
     # In a matrix product the bias takes another pass over memory. Kernels add it on the way, except those with a row at
     # a time, whose registers have no place for it.
     apart = way == "matrix" and (division is None or division.matrix)
-    width = H * (kind.saved if save else kind.projected)
+    width, first = (form.width * H, form.of_x * H) if save else (lanes * H, 0)
     with _on(x):
-        projected, room = project(x, input_weight, None if apart else input_bias, width, way)
+        projected, room = project(x, input_weight, None if apart else input_bias, width, first, way)
     saved = room if save else None
     of_input = input_bias if apart else None
     projected = projected if steps is None else projected.expand(steps, *projected.shape[1:])
-    return advance_all(
-        kind, precision, projected, of_input, weight, bias, tuple(states), saved, only_last=only_last
-    ), saved
+    return advance_all(form, precision, projected, of_input, weights, initial, saved, only_last=only_last), saved
 
 
-def _after_each_step(buffers: tuple[Tensor, ...], lead: tuple[int, ...]) -> tuple[Tensor, ...]:
-    return tuple(own_lead_in_time(buffer[:, 1:].transpose(0, 1), lead) for buffer in buffers)
+def _after_each_step(states: Tensor, lead: tuple[int, ...]) -> Weights:
+    return tuple(own_lead_in_time(field[:, 1:].transpose(0, 1), lead) for field in states)
 
 
 class Recurrence(torch.autograd.Function):
@@ -329,62 +385,61 @@ class Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, kind: Kind, precision: str, *tensors: Any) -> tuple[Tensor, ...]:
-        lead = tensors[3].dim() - kind.weight_dim
-        flat = _flat(lead, *tensors)
-        x, input_weight, _, weight, bias, *_ = flat
-        buffers, saved = _advance(kind, precision, flat, save=True)
-        ctx.kind, ctx.precision, ctx.lead, ctx.has_bias = kind, precision, tensors[3].shape[:lead], bias is not None
+    def forward(ctx: Any, form: Form, precision: str, count: int, *tensors: Any) -> Weights:
+        x, input_weight, input_bias, weights, initial = _flat(count, *tensors)
+        states, saved = _advance(form, precision, x, input_weight, input_bias, weights, initial, save=True)
+        ctx.form, ctx.precision, ctx.lead, ctx.fields = form, precision, tensors[0].shape[1:-2], len(initial)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(None if input_weight is None else x, input_weight, weight, saved, *buffers)
-        return _after_each_step(buffers, ctx.lead)
+        ctx.save_for_backward(None if input_weight is None else x, input_weight, saved, states, *weights)
+        return _after_each_step(states, ctx.lead)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         if torch.is_grad_enabled():  # create_graph=True, whatever the upstream gradients are functions of
             raise RuntimeError("the fused time loop has no second derivatives: use the reference time loop for them")
-        kind: Kind = ctx.kind
-        u, input_weight, weight, saved, *buffers = ctx.saved_tensors
+        form: Form = ctx.form
+        u, input_weight, saved, states, *weights = ctx.saved_tensors
         N, T, B, _ = saved.shape
-        H = buffers[0].shape[-1]
-        _, _, needs_x, needs_input_weight, needs_input_bias, needs_weight, _, *of_states = ctx.needs_input_grad
+        H = form.program.hidden
+        _, _, _, needs_x, needs_input_weight, needs_input_bias, *others = ctx.needs_input_grad
+        needs_weights = any(others[: len(weights)])
         if graph_is_kept():
             saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
         upstream = tuple(
             saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
         )
-        of_x = of_input_weight = of_input_bias = of_bias = None
+        of_x = of_input_weight = of_input_bias = None
+        of_weights: list[Tensor | None] = [None] * len(weights)
         with _without_autocast(saved.device.type):
-            of_weight: Tensor | None
-            if kind.name == "brc":
-                initial, of_weight, of_input_bias = _retreat_units(weight, upstream[0], buffers[0], saved)
+            back = _Retreat(form, ctx.precision, tuple(weights), upstream, states, saved)
+            if form.blocks:
+                back.with_products(wants_weight=needs_weights)
             else:
-                initial, of_weight = _retreat(
-                    kind, ctx.precision, weight, upstream, tuple(buffers), saved, wants_weight=needs_weight
-                )
-            rows = saved.flatten(1, 2)
-            of_projected = rows[..., : kind.projected * H]
-            if ctx.has_bias:
-                of_bias = gradient_of_bias(rows[..., 3 * H :])
+                back.alone()
+                of_input_bias = back.of_bias()
+            if needs_weights:
+                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units())
+            grads_of_x = saved[..., form.of_x * H : (form.of_x + form.program.lanes) * H]
             if input_weight is None:
-                of_x, of_input_bias = saved[..., : kind.projected * H].transpose(0, 1), None
+                of_x, of_input_bias = grads_of_x.transpose(0, 1), None
             else:
                 if needs_x:
-                    of_x = gradient_of_input(of_projected, input_weight, T)
+                    of_x = gradient_of_input(grads_of_x.flatten(1, 2), input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None
                 if needs_input_weight or lacks_bias:
                     way = way_of(u, input_weight, halves=False)
                     with _on(saved):
-                        of_input_weight, of_product = gradients_of_weight(
-                            u, saved, kind.projected * H, way, bias=lacks_bias
-                        )
+                        of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
                     of_input_bias = of_product if lacks_bias else of_input_bias
-        others = (of_input_weight, of_input_bias, of_weight, of_bias, *initial[: len(of_states)])
+        lead = ctx.lead
         return (
             None,
             None,
-            None if of_x is None else own_lead_in_time(of_x, ctx.lead),
-            *(None if other is None else other.reshape(*ctx.lead, *other.shape[1:]) for other in others),
+            None,
+            None if of_x is None else own_lead_in_time(of_x, lead),
+            *(None if other is None else other.reshape(*lead, *other.shape[1:]) for other in (of_input_weight, of_input_bias)),
+            *of_weights,
+            *(field.reshape(*lead, *field.shape[1:]) for field in back.carried[: ctx.fields]),
         )
 
 

@@ -13,6 +13,7 @@ reason, and gets the plain loop.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -173,8 +174,9 @@ def _made(cell: Cell[Any], weights: dict[str, Tensor], leading: tuple[int, ...])
     sizes = {size for weight in weights.values() for size in weight.shape} | {cell.hidden_size, *leading}
     rows = next(prime for prime in (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47) if prime not in sizes)
     own = apart(cell)  # other threads may use the cell, and a step may change it
-    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.no_grad():
-        program = _recorded(own, weights, leading, rows)
+    with torch.random.fork_rng(devices=[]), ThreadPoolExecutor(1) as another_thread:
+        # Modes and hooks of PyTorch are of a thread: in another the caller's do not reach the record.
+        program = another_thread.submit(torch.no_grad()(_recorded), own, weights, leading, rows).result()
     if dependence(own) != dependence(cell):
         raise RefusedError("its step changes an attribute of the cell")
     return program

@@ -1,6 +1,6 @@
 """The passes over units of which a fused loop is made: between products, one for each that must wait for another."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from multistable.scan.program import Program
@@ -39,6 +39,90 @@ class Window:
     order: tuple[int, ...]
 
 
+class Levels:
+    """After how many products in turn a value of a step, or of a step back, can be computed."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._levels: dict[Node, int] = {}
+
+    def __call__(self, node: Node) -> int:
+        """The level of a node."""
+        if node not in self._levels:
+            args: Iterable[Node] = node.args
+            if node.op == "p":
+                args = next(product.operand for product in self._program.products if node in product.lanes)
+            elif node.op == "o":
+                args = (self._program.of_p[lane] for lane in self._program.products[node.value[0]].lanes)
+            self._levels[node] = max(map(self, args), default=0) + (node.op in ("p", "o"))
+        return self._levels[node]
+
+
+def needed_back(program: Program, *, again: bool = False) -> dict[Node, None]:
+    """What a step back needs of a step, but for states and weights: no more than can be had without much work.
+
+    With ``again``, what is made of states and weights alone is computed again, not saved.
+    """
+    roots = [*program.of_x, *program.of_s, *program.of_u.values(), *program.of_p.values()]
+    back: set[Node] = set()
+    for node in ancestors(roots):
+        if node.op in ("g", "up", "o") or not back.isdisjoint(node.args):
+            back.add(node)
+    return worth_saving(program, roots, back, again=again)
+
+
+def worth_saving(
+    program: Program, roots: Iterable[Node], back: Container[Node] = (), *, again: bool
+) -> dict[Node, None]:
+    """What must be kept of a step for the sake of the roots, of which those in ``back`` are made after it."""
+    given: set[Node] = set()
+
+    def at_hand(node: Node) -> bool:
+        if node in program.states or node.op in ("const", "u", "s"):
+            return True
+        return again and bool(node.args) and all(arg in given for arg in node.args)
+
+    wanted: dict[Node, None] = {}
+    for node in ancestors(roots):
+        if node not in back and at_hand(node):
+            given.add(node)
+    for node in ancestors(roots, lambda node: node in given or (node not in back and _is_worth_saving(node))):
+        if node not in back and node not in given and _is_worth_saving(node):
+            wanted[node] = None
+    return wanted
+
+
+def _is_worth_saving(node: Node) -> bool:
+    """Rather than what it is made of: inputs and products are not saved for its sake."""
+    at_input = node.op in ("x", "p") or any(arg.op in ("x", "p") for arg in node.args)
+    return not node.cheap or (at_input and node.op not in COMPARISONS and not node.of_row)
+
+
+def layout(program: Program) -> tuple[list[Node], list[Window], int]:
+    """The lanes of gradients, the window of each product in them, and where those of the projected input begin.
+
+    The lanes of the projected input lie side by side in their order, and those of each product side by side in any
+    order, some of them both.
+    """
+    lanes, of_x = list(program.of_x), 0
+    windows: list[Window] = []
+    for product in program.products:
+        own = [program.of_p[lane] for lane in product.lanes]
+        new = [node for node in own if node not in lanes]
+        shared = len(own) - len(new)
+        if len({*own}) == len(own) and 0 < shared < len(own) and {*lanes[:shared]} <= {*own}:
+            lanes, of_x = new + lanes, of_x + len(new)
+            windows = [Window(window.start + len(new), window.order) for window in windows]
+        elif len({*own}) == len(own) and 0 < shared < len(own) and {*lanes[-shared:]} <= {*own}:
+            lanes = lanes + new
+        starts = range(len(lanes) - len(own) + 1)
+        start = next((at for at in starts if {*lanes[at : at + len(own)]} == {*own}), -1)
+        if start < 0 or len({*own}) < len(own):
+            start, lanes = len(lanes), lanes + own
+        windows.append(Window(start, tuple(own.index(node) for node in lanes[start : start + len(own)])))
+    return lanes, windows, of_x
+
+
 class Stages:
     """The passes of a step, and of a step back.
 
@@ -62,30 +146,19 @@ class Stages:
 
     def __init__(self, program: Program, *, gradient: bool) -> None:
         self.program = program
-        self._levels: dict[Node, int] = {}
+        self._level = Levels(program)
         self.direct = [index for index, product in enumerate(program.products) if product.field is not None]
         self._computed = [index for index, product in enumerate(program.products) if product.field is None]
         leaves = [leaf for product in program.products for leaf in product.lanes]
         self._lane_of = {leaf: lane for lane, leaf in enumerate(leaves)}
         self.columns = [self._lane_of[product.lanes[0]] for product in program.products]
         self.width = len(leaves)
-        self._wanted = self._needed_back() if gradient else {}
+        self._wanted = needed_back(program) if gradient else {}
         self._saved = {node: self._lane_of[node] for node in self._wanted if node.op == "p"}
         self.forward = self._passes_forward()
-        self.gradients, self.windows, self.of_x = self._layout()
+        self.gradients, self.windows, self.of_x = layout(program)
         self.backward = self._passes_back() if gradient else []
         self.in_place = self._may_write_over()
-
-    def _level(self, node: Node) -> int:
-        """The pass, of a step or of a step back, before which a value cannot be computed."""
-        if node not in self._levels:
-            args: Iterable[Node] = node.args
-            if node.op == "p":
-                args = next(product.operand for product in self.program.products if node in product.lanes)
-            elif node.op == "o":
-                args = (self.program.of_p[lane] for lane in self.program.products[node.value[0]].lanes)
-            self._levels[node] = max(map(self._level, args), default=0) + (node.op in ("p", "o"))
-        return self._levels[node]
 
     def _passes_forward(self) -> list[Pass]:
         program = self.program
@@ -124,49 +197,6 @@ class Stages:
                 return lane
         self.width += 1
         return self.width - 1
-
-    def _needed_back(self) -> dict[Node, None]:
-        """What a step back needs of a step, but for states and weights: no more than can be had without much work."""
-        program = self.program
-        roots = [*program.of_x, *program.of_s, *program.of_u.values(), *program.of_p.values()]
-        back: set[Node] = set()
-        for node in ancestors(roots):
-            if node.op in ("g", "up", "o") or not back.isdisjoint(node.args):
-                back.add(node)
-        wanted: dict[Node, None] = {}
-
-        def at_hand(node: Node) -> bool:
-            return node in program.states or node.op in ("const", "u", "s")
-
-        for node in ancestors(roots, lambda node: at_hand(node) or (node not in back and self._worth_saving(node))):
-            if node not in back and not at_hand(node) and self._worth_saving(node):
-                wanted[node] = None
-        return wanted
-
-    def _worth_saving(self, node: Node) -> bool:
-        """Rather than what it is made of: inputs and products are not saved for its sake."""
-        at_input = node.op in ("x", "p") or any(arg.op in ("x", "p") for arg in node.args)
-        return not node.cheap or (at_input and node.op not in COMPARISONS and not node.of_row)
-
-    def _layout(self) -> tuple[list[Node], list[Window], int]:
-        program = self.program
-        lanes, of_x = list(program.of_x), 0
-        windows: list[Window] = []
-        for product in program.products:
-            own = [program.of_p[lane] for lane in product.lanes]
-            new = [node for node in own if node not in lanes]
-            shared = len(own) - len(new)
-            if len({*own}) == len(own) and 0 < shared < len(own) and {*lanes[:shared]} <= {*own}:
-                lanes, of_x = new + lanes, of_x + len(new)
-                windows = [Window(window.start + len(new), window.order) for window in windows]
-            elif len({*own}) == len(own) and 0 < shared < len(own) and {*lanes[-shared:]} <= {*own}:
-                lanes = lanes + new
-            starts = range(len(lanes) - len(own) + 1)
-            start = next((at for at in starts if {*lanes[at : at + len(own)]} == {*own}), -1)
-            if start < 0 or len({*own}) < len(own):
-                start, lanes = len(lanes), lanes + own
-            windows.append(Window(start, tuple(own.index(node) for node in lanes[start : start + len(own)])))
-        return lanes, windows, of_x
 
     def _passes_back(self) -> list[Pass]:
         program = self.program

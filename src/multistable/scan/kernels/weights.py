@@ -1,0 +1,97 @@
+"""The weights of a step as kernels take them, side by side, and their gradients apart again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multistable.scan.kernels.form import Form
+
+Weights = tuple[Tensor, ...]
+
+
+def matrices_of(form: Form, weights: Weights, members: int) -> Tensor:
+    """All blocks side by side, ``(members, hidden, blocks * hidden)``; a view where they lie so in memory."""
+    hidden, program = form.program.hidden, form.program
+    parts = []
+    for slot in form.slots:
+        for place in program.products[slot.product].matrices:
+            matrix = weights[place].view(members, *weights[place].shape[-2:])
+            if matrix.shape[1] != hidden:
+                matrix = matrix[:, slot.lane * hidden : (slot.lane + 1) * hidden]
+            parts.append(matrix)
+    return _side_by_side(parts)
+
+
+def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    first, width = parts[0], 0
+    for part in parts:
+        follows = part.data_ptr() == first.data_ptr() + width * first.element_size()
+        if not follows or part.stride() != first.stride() or part.stride(-1) != 1:
+            return torch.cat(list(parts), -1)
+        width += part.shape[-1]
+    return first if len(parts) == 1 else first.as_strided((*first.shape[:-1], width), first.stride())
+
+
+def units_of(form: Form, weights: Weights, members: int) -> Tensor | None:
+    """The weights of units side by side, ``(members, units * hidden)``, those of a row repeated; None without any."""
+    units, hidden = form.program.units, form.program.hidden
+    if not units:
+        return None
+    if _are_one(form, weights, members):
+        return weights[units[0].value[0]].reshape(members, -1).contiguous()
+    found = []
+    for unit in units:
+        place, lane = unit.value
+        weight = weights[place].reshape(members, -1)
+        found.append(weight.expand(-1, hidden) if unit.of_row else weight[:, lane * hidden : (lane + 1) * hidden])
+    return torch.cat(found, -1)
+
+
+def _are_one(form: Form, weights: Weights, members: int) -> bool:
+    """Whether the weights of units are one weight as it is."""
+    units = form.program.units
+    places = {unit.value[0] for unit in units}
+    in_order = [unit.value[1] for unit in units] == list(range(len(units))) and not any(unit.of_row for unit in units)
+    return in_order and len(places) == 1 and weights[places.pop()].numel() == members * len(units) * form.program.hidden
+
+
+def gradients_of_each(
+    form: Form, weights: Weights, of_matrices: Tensor | None, of_units: Tensor | None
+) -> list[Tensor | None]:
+    """The gradient of each weight, from those of :func:`matrices_of` and :func:`units_of`."""
+    found: list[Tensor | None] = [None] * len(weights)
+    if of_matrices is not None:
+        _take_matrices_apart(form, weights, of_matrices, found)
+    if of_units is not None:
+        _take_units_apart(form, weights, of_units, found)
+    return found
+
+
+def _take_matrices_apart(form: Form, weights: Weights, gradient: Tensor, found: list[Any]) -> None:
+    program, hidden = form.program, form.program.hidden
+    for index, product in enumerate(program.products):
+        rows = [slot for slot in form.slots if slot.product == index]
+        start = 0
+        for place in product.matrices:
+            width = weights[place].shape[-1]
+            blocks = [gradient[..., s.first * hidden + start : s.first * hidden + start + width] for s in rows]
+            whole = (blocks[0] if len(blocks) == 1 else torch.cat(blocks, -2)).reshape(weights[place].shape)
+            found[place] = whole if found[place] is None else found[place] + whole
+            start += width
+
+
+def _take_units_apart(form: Form, weights: Weights, gradient: Tensor, found: list[Any]) -> None:
+    hidden, members = form.program.hidden, len(gradient)
+    if _are_one(form, weights, members):
+        place = form.program.units[0].value[0]
+        found[place] = gradient.reshape(weights[place].shape)
+        return
+    for unit, lane in zip(form.program.units, gradient.split(hidden, -1), strict=True):
+        place, part = unit.value
+        if found[place] is None:
+            found[place] = torch.zeros_like(weights[place], memory_format=torch.contiguous_format)
+        own = found[place].view(members, -1)
+        own = own if unit.of_row else own[:, part * hidden : (part + 1) * hidden]
+        own += lane.sum(-1, keepdim=True) if unit.of_row else lane

@@ -1,0 +1,28 @@
+"""Independent recurrences of one cell side by side: its program and its weights with one leading dimension, or none."""
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from multistable.cells.base import Cell
+from multistable.scan.program import Program, program_of
+
+
+def program_of_members(
+    cell: Cell[Any], weights: dict[str, Tensor], dims: int
+) -> tuple[Program, dict[str, Tensor], int]:
+    """The program for inputs with ``dims`` leading dimensions, its weights, and how many members these are of.
+
+    Weights that have leading dimensions get one for all of them, or none if that is 1. Where weights have none, all
+    recurrences share them.
+    """
+    bias = weights.get("bias")
+    shapes = {weight.shape[:dims] for weight in weights.values()}
+    members = 1
+    if dims and len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
+        members = math.prod(shapes.pop())
+        if dims > 1 or members == 1:
+            flat = () if members == 1 else (members,)
+            weights = {name: weight.reshape(*flat, *weight.shape[dims:]) for name, weight in weights.items()}
+    return program_of(cell, weights, () if members == 1 else (members,)), weights, members
