@@ -26,9 +26,10 @@ from multistable.cells import CELLS
 from multistable.cells.base import Cell
 from multistable.scan import engine, fused, scan
 from multistable.scan.graphs import Graphed
-from multistable.scan.kernels.kinds import KINDS
+from multistable.scan.kernels.form import form_of
 from multistable.scan.kernels.plan import plan
 from multistable.scan.kernels.recurrence import capacity
+from multistable.scan.program import program_of
 
 BATCH = 32
 CELL_NAMES = ("gru", "lstm", "mgu", "nbrc", "brc")
@@ -132,10 +133,10 @@ def peak_megabytes(run: Callable[[bool], None]) -> float:
 
 def uses_matrix_units(name: str, hidden: int, networks: int) -> bool:
     """Whether TF32 makes a difference: where it does not, the engine computes in float32 whatever is asked."""
-    if KINDS[name].recurrent == 0:
+    gates = form_of(program_of(CELLS[name](1, hidden))).blocks
+    if gates == 0:
         return False
     device = capacity(torch.device("cuda", torch.cuda.current_device()))
-    gates = KINDS[name].recurrent
     return plan(hidden=hidden, gates=gates, members=networks, rows=BATCH, precision="tf32", **device).matrix
 
 

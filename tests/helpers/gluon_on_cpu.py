@@ -4,12 +4,14 @@ Indices, exchanges and arithmetic are those of the source. How tiles lie over th
 """
 
 import importlib
+import linecache
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import torch
 
@@ -137,7 +139,7 @@ language = SimpleNamespace(
     full=lambda shape, value, dtype, layout: tile(torch.full(tuple(shape), value, dtype=dtype)),
     convert_layout=lambda x, layout: x, reshape=torch.reshape, permute=torch.permute,
     join=lambda a, b: torch.stack([a, b], -1), split=lambda x: x.unbind(-1), sum=torch.sum,
-    where=torch.where, exp=torch.exp, abs=torch.abs,
+    where=torch.where, exp=torch.exp, abs=torch.abs, log=torch.log, sqrt=torch.sqrt, zeros_like=torch.zeros_like,
     allocate_shared_memory=lambda dtype, shape, layout: Shared(tile(torch.full(tuple(shape), torch.nan, dtype=dtype))),
 )  # fmt: skip
 
@@ -148,6 +150,8 @@ class Kernel:
 
     def __getitem__(self, grid):
         def launch(*arguments, num_warps, launch_cooperative_grid=False, **constants):
+            constants = {name: as_plain_function(value) for name, value in constants.items()}
+
             @torch.no_grad()
             def run(index):
                 program.index, program.count, program.warps = index, grid[0], num_warps
@@ -159,19 +163,36 @@ class Kernel:
         return launch
 
 
+def as_plain_function(value):
+    """A function of a step, which was made for Triton, from its text; any other value as it is."""
+    if not hasattr(value, "fn"):
+        return value
+    return getattr(step_module(value.fn.__module__), value.fn.__name__)
+
+
+@cache
+def step_module(name):
+    module = ModuleType(name)
+    with in_place_of_triton():
+        exec("".join(linecache.getlines(f"<{name}>")), module.__dict__)
+    return module
+
+
 def of_kernel(argument):
+    if isinstance(argument, tuple):
+        return tuple(map(of_kernel, argument))
     if not isinstance(argument, torch.Tensor):
         return tile(argument)
     return Pointers(tile(torch.empty(0).set_(argument.untyped_storage())), argument.storage_offset())
 
 
-@cache
-def kernels():
-    """``matrix.py``, imported with the objects of this file in the place of Triton's modules."""
+@contextmanager
+def in_place_of_triton():
+    """The objects of this file in the place of Triton's modules, for what is imported inside."""
     gluon = SimpleNamespace(jit=decorator, constexpr_function=decorator, language=language)
     knobs = SimpleNamespace(runtime=SimpleNamespace(interpret=True))
     names = {
-        "triton": SimpleNamespace(jit=decorator, language=language, knobs=knobs),
+        "triton": SimpleNamespace(jit=decorator, language=language, knobs=knobs, constexpr_function=decorator),
         "triton.language": language,
         "triton.experimental": SimpleNamespace(gluon=gluon),
         "triton.experimental.gluon": gluon,
@@ -180,15 +201,22 @@ def kernels():
     package = importlib.import_module(PACKAGE)
     attributes = dict(vars(package))
     matrix = ("matrix_product", "matrix_halves", "matrix_exchange", "matrix")
-    own = [f"{PACKAGE}.{name}" for name in ("equations", "product", "forward", "thrice", *matrix)]
+    own = [f"{PACKAGE}.{name}" for name in ("functions", "product", "forward", "backward", "thrice", *matrix)]
     kept = {name: sys.modules.pop(name) for name in [*sys.modules] if name in own or name.split(".")[0] == "triton"}
     try:
         sys.modules.update(names)
-        module = importlib.import_module(own[-1])
+        yield
     finally:
         for name in (*names, *own):
             sys.modules.pop(name, None)
         sys.modules.update(kept)
         vars(package).clear()
         vars(package).update(attributes)
+
+
+@cache
+def kernels():
+    """``matrix.py``, of these objects."""
+    with in_place_of_triton():
+        module = importlib.import_module(f"{PACKAGE}.matrix")
     return SimpleNamespace(advance=Kernel(module.advance), retreat=Kernel(module.retreat))

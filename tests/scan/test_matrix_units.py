@@ -19,11 +19,13 @@ from fused_problems import (
     run,
     single,
 )
+from multistable.cells import CELLS
 from multistable.scan import fused, reference
 from multistable.scan.kernels import plan as plans
 from multistable.scan.kernels import project, recurrence
-from multistable.scan.kernels.kinds import KINDS
+from multistable.scan.kernels.form import form_of
 from multistable.scan.kernels.plan import plan
+from multistable.scan.program import program_of
 
 ON_MATRIX_UNITS = ["lstm", "gru", "mgu", "nbrc"]
 # How many times the error of the plain loop in float32 that of three products may be. Matrix units may cut sums off
@@ -89,9 +91,7 @@ def matrix_units(monkeypatch):
 def test_on_the_matrix_units(name, time, rows, hidden, networks, processors, matrix_units):
     """On a GPU, or the source of the kernels on the CPU."""
     matrix_units(processors)
-    like = torch.empty(0, device=DEVICE)
-    division = recurrence._plan(KINDS[name], like, networks, rows, hidden, "tf32")
-    assert division.matrix
+    assert division_of(name, networks, rows, hidden, "tf32").matrix
     check(name, time, rows, hidden, (networks,), precision="tf32", tolerance=2e-3 if time < 10 else None)
 
 
@@ -129,11 +129,11 @@ def test_three_products_with_the_input_are_as_precise_as_float32(bias, size):
     offset = offset if bias else None
     assert project.way_of(u, weight, halves=True) == "thrice"
     assert project.way_of(u, weight, halves=False) == "matrix"
-    product, _ = project.project(u, weight, offset, 150, "thrice")
+    product, _ = project.project(u, weight, offset, 150, 0, "thrice")
     exact = u.double() @ weight.double() + (0 if offset is None else offset[:, None])
     assert relative_error(product, exact) < 3e-7
     for part in (u[:1], u[3:]):
-        again, _ = project.project(part, weight, offset, 150, "thrice")
+        again, _ = project.project(part, weight, offset, 150, 0, "thrice")
         assert torch.equal(again, product[:1] if len(part) == 1 else product[3:])
 
 
@@ -195,10 +195,9 @@ def errors_of(cell, double):
     return {each: max(map(relative_error, value, exact)) for each, value in states.items()}
 
 
-def has_halves(name, networks, rows, hidden):
-    like = torch.empty(0, device=DEVICE)
-    kind = KINDS[name]
-    return recurrence._plan(kind, like, networks, rows, hidden, "tf32x3", backward=False).halves
+def division_of(name, networks, rows, hidden, precision, *, backward=True):
+    form = form_of(program_of(CELLS[name](3, hidden)))
+    return recurrence._plan(form, torch.empty(0, device=DEVICE), networks, rows, precision, backward=backward)
 
 
 @pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
@@ -207,7 +206,7 @@ def has_halves(name, networks, rows, hidden):
 def test_three_products_are_as_precise_as_float32(name, time, rows, hidden, networks, processors, matrix_units):
     """In emulation both are 0.6 to 1.5e-7 away from float64, and one product in TF32 is 1e-4."""
     matrix_units(processors)
-    assert has_halves(name, networks, rows, hidden)
+    assert division_of(name, networks, rows, hidden, "tf32x3", backward=False).halves
     cell, *double = problem(name, time, rows, hidden, (networks,))
     errors = errors_of(cell, double)
     assert errors["tf32x3"] < PRECISE * errors["plain"]
@@ -219,7 +218,7 @@ def test_three_products_are_as_precise_as_float32(name, time, rows, hidden, netw
 def test_three_products_of_small_and_of_large_numbers(size, matrix_units):
     """What half precision does not reach in small numbers is kept in larger ones; large ones are within its range."""
     matrix_units(9)
-    assert has_halves("gru", 2, 17, 200)
+    assert division_of("gru", 2, 17, 200, "tf32x3", backward=False).halves
     cell, weights, projected, state, upstream = problem("gru", 1, 17, 200, (2,), recurrent_bias=True)
     double = [weights, 0 * projected, cell.State(state.h * size), upstream]
     double[0]["recurrent_weight"] /= size if size > 1 else 1
@@ -242,7 +241,7 @@ def test_numbers_beyond_half_precision_are_seen(matrix_units):
 @torch.no_grad()
 def test_a_recurrent_bias_beside_three_products(matrix_units):
     matrix_units(4)
-    assert has_halves("gru", 2, 17, 48)
+    assert division_of("gru", 2, 17, 48, "tf32x3", backward=False).halves
     cell, *double = problem("gru", 2, 17, 48, (2,), recurrent_bias=True)
     errors = errors_of(cell, double)
     assert errors["tf32x3"] < PRECISE * errors["plain"]
@@ -256,7 +255,7 @@ def test_three_products_are_a_function_of_the_state(name, hidden, processors, ma
     So a stabilisation may take a state that is back to the bit for one that will always come back.
     """
     matrix_units(processors)
-    assert has_halves(name, 2, 20, hidden)
+    assert division_of(name, 2, 20, hidden, "tf32x3", backward=False).halves
     cell, weights, projected, state, _ = map_single(problem(name, 1, 20, hidden, (2,)))
     cell = cell.bind(weights)
 
@@ -280,7 +279,7 @@ def test_three_products_are_a_function_of_the_state(name, hidden, processors, ma
 def test_three_products_with_a_row_that_is_not_finite(hidden, processors, matrix_units):
     """Whatever its bits: programs that share a row send each other numbers with a bit of their own in them."""
     matrix_units(processors)
-    assert has_halves("gru", 2, 17, hidden)
+    assert division_of("gru", 2, 17, hidden, "tf32x3", backward=False).halves
     cell, weights, projected, state, _ = map_single(problem("gru", 4, 17, hidden, (2,)))
     expected = fused.scan(cell.bind(weights), projected, state, precision="tf32x3")
     projected[1, :, 3] = float("nan")

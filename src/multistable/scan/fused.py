@@ -1,7 +1,7 @@
 """The time loop of any cell as one kernel launch, on a GPU, through Triton.
 
-The same signature and the same results as ``reference.scan``, for every cell of which a program can be made. The kernels
-load late: Triton is not a dependency of this library, the CUDA builds of PyTorch bring it.
+The same signature and the same results as ``reference.scan``, for every cell of which a program can be made. The
+kernels load late: Triton is not a dependency of this library, the CUDA builds of PyTorch bring it.
 """
 
 import importlib.util
@@ -28,6 +28,7 @@ the other two, products with the input follow PyTorch's own setting.
 """
 
 MAX_HIDDEN = 1024
+
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     """Why the kernels cannot advance ``cell`` over inputs, projected or not; None if they can."""
@@ -106,10 +107,10 @@ def scan_input(
         only_last: as for :func:`scan`.
     """
     if type(cell).project is not Cell.project:
-        x, of_input = cell.project(u), (None, None)
+        x = cell.project(u)
         if steps is not None:
             x = x.expand(steps, *x.shape[1:])
-        return _run(cell, x, of_input, state, precision=precision, only_last=only_last)
+        return _run(cell, x, (None, None), state, precision=precision, only_last=only_last)
     input_bias = cell.input_bias
     lead = input_bias.shape[:-1]
     if lead and u.shape[1:-2] != lead:

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from multistable.scan.kernels.forward import load_lanes, store_lanes
+from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes
 from multistable.scan.kernels.product import from_all, indices, load_blocks, meet
 
 
@@ -16,12 +16,18 @@ def chosen(x, which: tl.constexpr):
     return v
 
 
+@triton.constexpr_function
+def is_among(which, place):
+    """Whether a tuple has it."""
+    return place in which
+
+
 @triton.jit
 def load_fields(source, apart, mask, zero, which: tl.constexpr, FIELDS: tl.constexpr):
     """The fields of a state, zero in the place of those that are not needed."""
     s = ()
     for field in tl.static_range(FIELDS):
-        if field in which:
+        if is_among(which, field):
             x = tl.load(source + field * apart, mask=mask, other=0.0)
         else:
             x = zero
@@ -104,7 +110,7 @@ def retreat(
     division of the work, are as in ``advance``; those in capitals are of a ``Form``.
     """
     ALONE: tl.constexpr = SPLITS == 1
-    LAST: tl.constexpr = len(RETREATS) - 1
+    LAST: tl.constexpr = length(RETREATS) - 1
     if not IN_PARTS:
         # Always all steps: bounds that the compiler knows take no registers from the weights.
         start = 0
@@ -156,21 +162,21 @@ def retreat(
             kept = ()
             for i in tl.static_range(LAST):
                 found, kept = RETREAT(v, before, after, u, g, up, o, kept, i)
-                store_chosen(saved_t + own_saved, H, found, mask, RETREATS[i][0])
+                store_chosen(saved_t + own_saved, H, found, mask, entry(RETREATS, i, 0))
                 d = d + found
                 if not ALONE:
                     expected += SPLITS
                     meet(arrivals, expected, SPLITS)
-                for j in tl.static_range(len(RETREATS[i][1])):
+                for j in tl.static_range(length(RETREATS, i, 1)):
                     o = o + (
                         from_all(
-                            chosen(d, RETREATS[i][1][j][0]), saved_t + first_row + RETREATS[i][1][j][1] * H, rows,
-                            WIDTH * H, H, row, w, RETREATS[i][1][j][2], len(RETREATS[i][1][j][0]), K, PARTS, AHEAD,
-                            ALONE,
+                            chosen(d, entry(RETREATS, i, 1, j, 0)),
+                            saved_t + first_row + entry(RETREATS, i, 1, j, 1) * H, rows, WIDTH * H, H, row, w,
+                            entry(RETREATS, i, 1, j, 2), length(RETREATS, i, 1, j, 0), K, PARTS, AHEAD, ALONE,
                         ),
                     )  # fmt: skip
             found, direct, more = FINISH(v, before, after, u, g, up, o, kept)
-            store_chosen(saved_t + own_saved, H, found, mask, RETREATS[LAST][0])
+            store_chosen(saved_t + own_saved, H, found, mask, entry(RETREATS, LAST, 0))
             d = d + found
             total = plus(total, more)
 
@@ -187,9 +193,9 @@ def retreat(
             g = direct
             for j in tl.static_range(len(INTO)):
                 p = from_all(
-                    chosen(d, RETREATS[LAST][1][j][0]), saved_t + first_row + RETREATS[LAST][1][j][1] * H, rows,
-                    WIDTH * H, H, row, w, RETREATS[LAST][1][j][2], len(RETREATS[LAST][1][j][0]), K, PARTS, AHEAD,
-                    ALONE,
+                    chosen(d, entry(RETREATS, LAST, 1, j, 0)),
+                    saved_t + first_row + entry(RETREATS, LAST, 1, j, 1) * H, rows, WIDTH * H, H, row, w,
+                    entry(RETREATS, LAST, 1, j, 2), length(RETREATS, LAST, 1, j, 0), K, PARTS, AHEAD, ALONE,
                 )  # fmt: skip
                 g = with_sum(g, INTO[j], p)
             t -= 1

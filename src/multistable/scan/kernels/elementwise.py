@@ -85,8 +85,8 @@ def retreat_units(
 ):  # fmt: skip
     """``retreat`` of all steps for these cells, from no gradient.
 
-    Also the gradients of the weights of units and of the bias, side by side in ``sums``, ``(SUMS + X, N, B, H)``, summed
-    over time but not rows: here they cost no pass over memory.
+    Also the gradients of the weights of units and of the bias, side by side in ``sums``, ``(SUMS + X, N, B, H)``,
+    summed over time but not rows: here they cost no pass over memory.
     """
     n = tl.program_id(1).to(tl.int64)
     members = tl.num_programs(1).to(tl.int64)

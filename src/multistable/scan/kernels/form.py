@@ -102,9 +102,8 @@ class Form:
 
     @property
     def fits_matrix_units(self) -> bool:
-        """Whether the kernels of the matrix units have this form: a product of a field, perhaps one that needs it."""
-        one_each = all(len(slots) == 1 for _, slots in self.stages)
-        return one_each and 1 <= len(self.stages) <= 2 and self.slots[0].field is not None and not self.sums
+        """Whether the kernels of the matrix units have this form."""
+        return bool(self.into) and not self.sums
 
 
 @cache

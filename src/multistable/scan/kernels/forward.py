@@ -5,6 +5,24 @@ import triton.language as tl
 
 from multistable.scan.kernels.product import indices, load_weights, meet, to_each
 
+# The compiler takes nested tuples apart in no other way.
+
+
+@triton.constexpr_function
+def entry(table, *places):
+    """An entry of nested tuples."""
+    for place in places:
+        table = table[place]
+    return table
+
+
+@triton.constexpr_function
+def length(table, *places):
+    """How many entries one of nested tuples has."""
+    for place in places:
+        table = table[place]
+    return len(table)
+
 
 @triton.jit
 def load_lanes(source, apart, mask, LANES: tl.constexpr):
@@ -82,22 +100,22 @@ def advance(
             kept = ()
             for stage in tl.static_range(len(STAGES)):
                 computed = ()
-                if STAGES[stage][0] > 0:
+                if entry(STAGES, stage, 0) > 0:
                     computed, kept = OPERANDS(x, s, u, p, kept, stage)
                     if not ALONE:
                         store_lanes(exchanged_n + own, N * plane, computed, mask)
                         expected += SPLITS
                         meet(arrivals, expected, SPLITS)
-                for slot in tl.static_range(len(STAGES[stage][1])):
-                    if STAGES[stage][1][slot][0] < 0:
-                        operand = computed[-1 - STAGES[stage][1][slot][0]]
-                        source = exchanged_n + first_row + (-1 - STAGES[stage][1][slot][0]) * N * plane
+                for slot in tl.static_range(length(STAGES, stage, 1)):
+                    if entry(STAGES, stage, 1, slot, 0) < 0:
+                        operand = computed[-1 - entry(STAGES, stage, 1, slot, 0)]
+                        source = exchanged_n + first_row + (-1 - entry(STAGES, stage, 1, slot, 0)) * N * plane
                     else:
-                        operand = s[STAGES[stage][1][slot][0]]
-                        source = states_t + STAGES[stage][1][slot][0] * state_f
+                        operand = s[entry(STAGES, stage, 1, slot, 0)]
+                        source = states_t + entry(STAGES, stage, 1, slot, 0) * state_f
                     p = p + to_each(
-                        operand, source, rows, H, H, row, w, STAGES[stage][1][slot][1], STAGES[stage][1][slot][2],
-                        ROWS, K, PARTS, AHEAD, ALONE,
+                        operand, source, rows, H, H, row, w, entry(STAGES, stage, 1, slot, 1),
+                        entry(STAGES, stage, 1, slot, 2), ROWS, K, PARTS, AHEAD, ALONE,
                     )  # fmt: skip
             s, v = FINISH(x, s, u, p, kept)
 

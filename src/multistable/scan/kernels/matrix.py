@@ -16,19 +16,17 @@ every address that a thread must keep takes the place of a weight.
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from multistable.scan.kernels.equations import (
-    brc_backward,
-    brc_forward,
-    gru_backward,
-    gru_forward,
-    lstm_backward,
-    lstm_forward,
-    mgu_backward_candidate,
-    mgu_backward_gate,
-    sigmoid,
-    tanh,
+from multistable.scan.kernels.backward import (
+    chosen,
+    load_at,
+    load_fields,
+    places,
+    plus,
+    store_chosen,
+    with_sum,
+    zeros,
 )
-from multistable.scan.kernels.forward import load_gates, store_saved
+from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes
 from multistable.scan.kernels.matrix_exchange import (
     after,
     receive_states,
@@ -96,10 +94,10 @@ def products(
 
 
 @gluon.jit
-def plus(x, bias, mask, ADDED: gl.constexpr):
-    """A gate of the projected input with its bias, read anew at each step: registers have no place for it."""
+def with_bias(x, bias, H: gl.constexpr, mask, ADDED: gl.constexpr):
+    """The projected input with its bias, read anew at each step: registers have no place for it."""
     if ADDED:
-        x += gl.load(bias, mask=mask, other=0.0)
+        x = plus(x, load_lanes(bias, H, mask, len(x)))
     return x
 
 
@@ -125,11 +123,12 @@ def room_for_weights(n: gl.constexpr, SHAPE: gl.constexpr, HALVES: gl.constexpr)
 
 @gluon.jit(do_not_specialize=["T", "N", "B", "span"])
 def advance(
-    projected, of_input, weight, bias, hidden, memory, saved, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row,
+    projected, of_input, weight, units, states, saved, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row, state_f,
     state_n,
-    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, X: gl.constexpr, SAVED: gl.constexpr,
-    OF_INPUT: gl.constexpr, BIAS: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr,
-    SPLITS: gl.constexpr, HELD: gl.constexpr, SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr,
+    H: gl.constexpr, OPERANDS: gl.constexpr, FINISH: gl.constexpr, STAGES: gl.constexpr, X: gl.constexpr,
+    FIELDS: gl.constexpr, UNITS: gl.constexpr, BLOCKS: gl.constexpr, WIDTH: gl.constexpr, OF_INPUT: gl.constexpr,
+    ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
+    SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr,
 ):  # fmt: skip
     """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
 
@@ -139,20 +138,22 @@ def advance(
     WARPS: gl.constexpr = gl.num_warps()
     ALONE: gl.constexpr = SPLITS == 1
     PARTS: gl.constexpr = parts_of(J, WARPS)
+    # The operand of the first product, if it is a field of the state, is passed on as soon as it is there.
+    FIRST: gl.constexpr = entry(STAGES, 0, 1, 0, 0)
     split = gl.program_id(0) % SPLITS
     group = gl.program_id(0) // SPLITS
     groups = gl.num_programs(0) // SPLITS
     row, unit = own_places(split, ROWS, J)
     own = row * H + unit
-    own_saved = row * (SAVED * H) + unit
+    own_saved = row * (WIDTH * H) + unit
     own_x = row.to(gl.int64) * p_b + unit.to(gl.int64) * p_j
     pair_row, pair = pairs(ROWS, J)
     inbox += group * (ROWS * K)
     own_pair = inbox + pair_row * K + split * J + pair
     other_place = groups * (ROWS * K)
     factor = room_for_factor([PARTS, ROWS, K // PARTS], HALVES)
-    sums = rooms(G if PARTS > 1 else 0, [PARTS, ROWS, J], SUMS)
-    w_rooms = room_for_weights(shared_tiles(G, K, J, WARPS, HELD), [PARTS, length_of(K, J, WARPS), J], HALVES)
+    sums = rooms(BLOCKS if PARTS > 1 else 0, [PARTS, ROWS, J], SUMS)
+    w_rooms = room_for_weights(shared_tiles(BLOCKS, K, J, WARPS, HELD), [PARTS, length_of(K, J, WARPS), J], HALVES)
     tiles = gl.cdiv(B, span)
     turn = 0
     item = group
@@ -162,75 +163,71 @@ def advance(
         first_row = b_first.to(gl.int64)
         mask = (row < min(span, B - b_first)) & (unit < H)
         plane = B.to(gl.int64) * H
-        hidden_n = hidden + n * state_n + first_row * H
-        memory_n = memory + n * state_n + first_row * H
-        saved_n = saved + (n * T * plane + first_row * H) * SAVED
+        states_n = states + n * state_n + first_row * H
+        saved_n = saved + (n * T * plane + first_row * H) * WIDTH
         x_n = projected + n * p_n + first_row * p_b
 
         if HALVES:
-            w = load_halves(weight + n * w_n, w_row, split * J, H, w_rooms, G, K, J)
+            w = load_halves(weight + n * w_n, w_row, split * J, H, w_rooms, BLOCKS, K, J)
         else:
-            w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, G, K, J)
-        if BIAS:
-            w_bias = gl.load(bias + n * H + unit, mask=unit < H, other=0.0)
+            w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, BLOCKS, K, J)
+        u = load_lanes(units + n * (UNITS * H) + unit, H, unit < H, UNITS)
         x_bias = of_input + n * (X * H) + unit
-        h = gl.load(hidden_n + own, mask=mask, other=0.0)
-        c = gl.load(memory_n + own, mask=mask, other=0.0) if KIND == "lstm" else h
-        pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+        s = load_lanes(states_n + own, state_f, mask, FIELDS)
+        if FIRST >= 0:
+            pass_on(s[FIRST], factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
         t = gl.to_tensor(0)
         while t < T:
             # Before the wait for the others' states and the products, which hide this one; see ``forward.advance``.
-            x = load_gates(x_n + t.to(gl.int64) * p_t + own_x, H * p_j, mask, X)
-            if KIND == "mgu":
-                p = products(factor, w, sums, 0, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
-                turn = after(turn)
-                f = sigmoid(plus(x[0], x_bias, unit < H, OF_INPUT) + p[0])
-                pass_on(f * h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
-                q = products(factor, w, sums, 1, 1, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
-                candidate = tanh(plus(x[1], x_bias + H, unit < H, OF_INPUT) + q[0])
-                h = f * candidate + (1 - f) * h
-                s = (f, candidate)
-            else:
-                p = products(factor, w, sums, 0, G, inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES)
-                x_and_bias = ()
-                for g in gl.static_range(X):
-                    x_and_bias = x_and_bias + (plus(x[g], x_bias + g * H, unit < H, OF_INPUT),)
-                x = x_and_bias
-                if KIND == "lstm":
-                    h, c, s = lstm_forward(x, p, c)
-                elif KIND == "gru":
-                    if BIAS:
-                        p = (p[0], p[1], p[2] + w_bias)
-                    h, s = gru_forward(x, p, h)
-                else:
-                    h, s = brc_forward(x, p, h)
+            x = load_lanes(x_n + t.to(gl.int64) * p_t + own_x, H * p_j, mask, X)
+            p = ()
+            kept = ()
+            for stage in gl.static_range(len(STAGES)):
+                computed = ()
+                if entry(STAGES, stage, 0) > 0:
+                    if stage == 0:
+                        x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
+                    computed, kept = OPERANDS(x, s, u, p, kept, stage)
+                for slot in gl.static_range(length(STAGES, stage, 1)):
+                    if entry(STAGES, stage, 1, slot, 0) < 0:
+                        operand = computed[-1 - entry(STAGES, stage, 1, slot, 0)]
+                    else:
+                        operand = s[entry(STAGES, stage, 1, slot, 0)]
+                    if stage + slot > 0 or FIRST < 0:
+                        pass_on(operand, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+                    p = p + products(
+                        factor, w, sums, entry(STAGES, stage, 1, slot, 1), entry(STAGES, stage, 1, slot, 2),
+                        inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES,
+                    )  # fmt: skip
+                    turn = after(turn)
+                if stage == 0 and entry(STAGES, 0, 0) == 0:
+                    x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
+            s, v = FINISH(x, s, u, p, kept)
 
             # Before all other stores, since the other programs wait for it. The last states are not sent, since nobody
             # would receive them.
-            turn = after(turn)
-            if t + 1 < T:
-                pass_on(h, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+            if FIRST >= 0:
+                if t + 1 < T:
+                    pass_on(s[FIRST], factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
             if SAVE:
-                store_saved(saved_n + t * plane * SAVED + own_saved, H, s, mask, SAVED)
+                store_lanes(saved_n + t * plane * WIDTH + own_saved, H, v, mask)
             if not ONLY_LAST or t == T - 1:
                 place = (t + 1) % 2 if ONLY_LAST else t + 1
-                gl.store(hidden_n + place * plane + own, h, mask=mask)
-                if KIND == "lstm":
-                    gl.store(memory_n + place * plane + own, c, mask=mask)
+                store_lanes(states_n + place * plane + own, state_f, s, mask)
             t += 1
         item += groups
 
 
 @gluon.jit
 def contribute(
-    d, factors, w, first: gl.constexpr, place, turn, K: gl.constexpr, SPLITS: gl.constexpr,
+    d, factors, w, ORDER: gl.constexpr, first: gl.constexpr, place, turn, K: gl.constexpr, SPLITS: gl.constexpr,
 ):  # fmt: skip
     """Send gradients of own units times the weights of their gates, summed over gates, to programs that need them."""
     for g in gl.static_range(len(d)):
         keep_factor(factors[g], to_tf32(d[g]))
     totals = no_totals(1, d[0].shape[0], K)
     for g in gl.static_range(len(d)):
-        totals = multiply(factors[g], w, first + g, 1, totals, K)
+        totals = multiply(factors[g], w, ORDER[first + g], 1, totals, K)
     p = as_states(totals, 1, (), K)[0]
     if SPLITS > 1:
         send(place, p, turn)
@@ -238,29 +235,39 @@ def contribute(
 
 
 @gluon.jit
-def load_step(saved, up, hidden, memory, up_c, mask, H: gl.constexpr, KIND: gl.constexpr, SAVED: gl.constexpr):
-    """What a step of the backward pass reads: the saved blocks, the gradients of its state, the h or c before it."""
-    dh = gl.load(up, mask=mask, other=0.0)
-    s = load_gates(saved, H, mask, SAVED)
-    before = gl.load(memory if KIND == "lstm" else hidden, mask=mask, other=0.0)
-    dc = gl.load(up_c, mask=mask, other=0.0) if KIND == "lstm" else dh
+def load_step(
+    saved, upstream, up_strides, t, states, apart, mask, zero, H: gl.constexpr, NEEDED: gl.constexpr,
+    FIELDS: gl.constexpr, SAVED: gl.constexpr,
+):  # fmt: skip
+    """What a step of the backward pass reads: what was saved, the gradients of its state, the state before it."""
+    up = load_at(upstream, up_strides, t, mask)
+    v = load_lanes(saved, H, mask, SAVED)
+    before = load_fields(states, apart, mask, zero, NEEDED, FIELDS)
     if parts_of(mask.shape[1], gl.num_warps()) * 8 > mask.shape[0]:
         # Several warps have the same elements: none may write over what another has yet to read.
         gl.thread_barrier()
-    return s, dh, before, dc
+    return v, up, before
+
+
+@gluon.constexpr_function
+def most_blocks(RETREATS):
+    """The most gates whose gradients are multiplied at once."""
+    return max(len(slot[0]) for stage in RETREATS for slot in stage[1])
 
 
 @gluon.jit(do_not_specialize=["start", "stop", "T", "N", "B", "span"])
 def retreat(
-    grad_hidden, grad_memory, weight, hidden, memory, saved, grad_h, grad_c, inbox,
-    start, stop, T, N, B, span, w_n, w_row, gh_t, gh_n, gh_b, gh_j, gc_t, gc_n, gc_b, gc_j,
-    H: gl.constexpr, KIND: gl.constexpr, G: gl.constexpr, SAVED: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr,
-    J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
+    upstream, weight, units, states, saved, carried, inbox, start, stop, T, N, B, span, w_n, w_row, up_strides,
+    H: gl.constexpr, RETREAT: gl.constexpr, FINISH: gl.constexpr, RETREATS: gl.constexpr, INTO: gl.constexpr,
+    ORDER: gl.constexpr, BEFORE: gl.constexpr, AFTER: gl.constexpr, FIELDS: gl.constexpr, UNITS: gl.constexpr,
+    SAVED: gl.constexpr, WIDTH: gl.constexpr, IN_PARTS: gl.constexpr,
+    ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
 ):  # fmt: skip
     """As ``backward.retreat``, with the weights as they are; ``inbox``, ``(2, groups, K / J, ROWS, K)``, is zero."""
     WARPS: gl.constexpr = gl.num_warps()
+    LAST: gl.constexpr = length(RETREATS) - 1
     gl.static_assert(parts_of(K, WARPS) == 1)
-    if KIND != "mgu":
+    if not IN_PARTS:
         start = 0
         stop = T
     split = gl.program_id(0) % SPLITS
@@ -268,17 +275,15 @@ def retreat(
     groups = gl.num_programs(0) // SPLITS
     row, unit = own_places(split, ROWS, J)
     own = row * H + unit
-    own_saved = row * (SAVED * H) + unit
-    own_gh = row.to(gl.int64) * gh_b + unit.to(gl.int64) * gh_j
-    own_gc = row.to(gl.int64) * gc_b + unit.to(gl.int64) * gc_j
+    own_saved = row * (WIDTH * H) + unit
     # To the program that has the unit, from this one.
     pair_row, pair = pairs(ROWS, K)
     inbox += group * (K // J * ROWS * K)
     to_pair = inbox + (pair // J * (K // J) + split) * (ROWS * J) + pair_row * J + pair % J
     other_place = groups * (K // J * ROWS * K)
     mine = inbox + split * (ROWS * K)
-    factors = rooms(G, [1, ROWS, J], FACTOR)
-    w_rooms = rooms(shared_tiles(G, J, K, WARPS, HELD), [1, length_of(J, K, WARPS), K], WEIGHTS)
+    factors = rooms(most_blocks(RETREATS), [1, ROWS, J], FACTOR)
+    w_rooms = rooms(shared_tiles(len(ORDER), J, K, WARPS, HELD), [1, length_of(J, K, WARPS), K], WEIGHTS)
     tiles = gl.cdiv(B, span)
     turn = 0
     item = group
@@ -288,67 +293,72 @@ def retreat(
         first_row = b_first.to(gl.int64)
         mask = (row < min(span, B - b_first)) & (unit < H)
         plane = B.to(gl.int64) * H
-        hidden_n = hidden + n * (T + 1) * plane + first_row * H
-        memory_n = memory + n * (T + 1) * plane + first_row * H
-        saved_n = saved + (n * T * plane + first_row * H) * SAVED
-        gh_first = grad_hidden + n * gh_n + first_row * gh_b
-        gc_first = grad_memory + n * gc_n + first_row * gc_b
-        end = n * plane + first_row * H
+        apart = N * (T + 1) * plane
+        states_n = states + n * (T + 1) * plane + first_row * H + own
+        saved_n = saved + (n * T * plane + first_row * H) * WIDTH
+        carried_n = carried + n * plane + first_row * H + own
+        upstream_n = places(upstream, up_strides, n, first_row + row, unit)
 
-        w = load_weights(weight + n * w_n, split * J, 1, 0, w_row, H, w_rooms, G, J, K)
+        w = load_weights(weight + n * w_n, split * J, 1, 0, w_row, H, w_rooms, len(ORDER), J, K)
+        u = load_lanes(units + n * (UNITS * H) + unit, H, unit < H, UNITS)
         t = stop.to(gl.int64)
         zero = gl.full([ROWS, J], 0.0, gl.float32, tile_layout(J, WARPS))
-        dh = gl.load(grad_h + end + own, mask=mask, other=0.0) if KIND == "mgu" else zero
-        dc = zero
-        c = gl.load(memory_n + t * plane + own, mask=mask, other=0.0) if KIND == "lstm" else zero
+        if IN_PARTS:
+            g = load_lanes(carried_n, N * plane, mask, FIELDS)
+        else:
+            g = zeros(zero, FIELDS)
+        after_fields = load_fields(states_n + t * plane, apart, mask, zero, AFTER, FIELDS)
         t -= 1
-        s, up, before, up_c = load_step(
-            saved_n + t * plane * SAVED + own_saved, gh_first + t * gh_t + own_gh, hidden_n + t * plane + own,
-            memory_n + t * plane + own, gc_first + t * gc_t + own_gc, mask, H, KIND, SAVED,
+        v, up, before = load_step(
+            saved_n + t * plane * WIDTH + own_saved, upstream_n, up_strides, t, states_n + t * plane, apart, mask, zero,
+            H, BEFORE + AFTER, FIELDS, SAVED,
         )  # fmt: skip
         while t >= start:
-            dh += up
-            saved_t = saved_n + t * plane * SAVED + own_saved
-            if KIND == "mgu":
-                dn = mgu_backward_candidate(s, dh)
-                gl.store(saved_t + H, dn, mask=mask)
-                dfh = contribute((dn,), factors, w, 1, to_pair + turn % 2 * other_place, turn, K, SPLITS)
-                if SPLITS > 1:
-                    dfh = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
-                    turn = after(turn)
-                df, direct = mgu_backward_gate(s, before, dh, dfh)
-                gl.store(saved_t, df, mask=mask)
-                v = (df,)
-            else:
-                if KIND == "lstm":
-                    d, dc = lstm_backward(s, c, before, dh, dc + up_c)
-                    c = before
-                    direct = zero
-                    v = d
-                elif KIND == "gru":
-                    d, direct = gru_backward(s, before, dh)
-                    v = (d[0], d[1], d[3])
-                else:
-                    d, direct = brc_backward(s, before, dh)
-                    v = (d[0], d[1])
-                store_saved(saved_t, H, d, mask, SAVED)
+            saved_t = saved_n + t * plane * WIDTH + own_saved
+            d = ()
+            o = ()
+            kept = ()
+            for i in gl.static_range(LAST):
+                found, kept = RETREAT(v, before, after_fields, u, g, up, o, kept, i)
+                store_chosen(saved_t, H, found, mask, entry(RETREATS, i, 0))
+                d = d + found
+                for j in gl.static_range(length(RETREATS, i, 1)):
+                    p = contribute(
+                        chosen(d, entry(RETREATS, i, 1, j, 0)), factors, w, ORDER, entry(RETREATS, i, 1, j, 2),
+                        to_pair + turn % 2 * other_place, turn, K, SPLITS,
+                    )  # fmt: skip
+                    if SPLITS > 1:
+                        p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                        turn = after(turn)
+                    o = o + (p,)
+            found, direct, _ = FINISH(v, before, after_fields, u, g, up, o, kept)
+            store_chosen(saved_t, H, found, mask, entry(RETREATS, LAST, 0))
+            d = d + found
 
-            # What the step before needs is asked for before the longest wait: of a program alone that for products.
-            if SPLITS > 1:
-                p = contribute(v, factors, w, 0, to_pair + turn % 2 * other_place, turn, K, SPLITS)
+            g = direct
+            after_fields = before
             more = mask & (t > start)
-            s, up, before, up_c = load_step(
-                saved_t - plane * SAVED, gh_first + (t - 1) * gh_t + own_gh, hidden_n + (t - 1) * plane + own,
-                memory_n + (t - 1) * plane + own, gc_first + (t - 1) * gc_t + own_gc, more, H, KIND, SAVED,
-            )  # fmt: skip
-            if SPLITS > 1:
-                p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
-                turn = after(turn)
-            else:
-                p = contribute(v, factors, w, 0, to_pair, turn, K, SPLITS)
-            dh = direct + p
+            for j in gl.static_range(len(INTO)):
+                # What the step before needs is asked for before the longest wait: of a program alone that for products.
+                if SPLITS > 1:
+                    p = contribute(
+                        chosen(d, entry(RETREATS, LAST, 1, j, 0)), factors, w, ORDER, entry(RETREATS, LAST, 1, j, 2),
+                        to_pair + turn % 2 * other_place, turn, K, SPLITS,
+                    )  # fmt: skip
+                if j == 0:
+                    v, up, before = load_step(
+                        saved_t - plane * WIDTH, upstream_n, up_strides, t - 1, states_n + (t - 1) * plane, apart, more,
+                        zero, H, BEFORE + AFTER, FIELDS, SAVED,
+                    )  # fmt: skip
+                if SPLITS > 1:
+                    p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                    turn = after(turn)
+                else:
+                    p = contribute(
+                        chosen(d, entry(RETREATS, LAST, 1, j, 0)), factors, w, ORDER, entry(RETREATS, LAST, 1, j, 2),
+                        to_pair, turn, K, SPLITS,
+                    )  # fmt: skip
+                g = with_sum(g, INTO[j], p)
             t -= 1
-        gl.store(grad_h + end + own, dh, mask=mask)
-        if KIND == "lstm":
-            gl.store(grad_c + end + own, dc, mask=mask)
+        store_lanes(carried_n, N * plane, g, mask)
         item += groups

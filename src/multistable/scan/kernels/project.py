@@ -35,9 +35,7 @@ def way_of(u: Tensor, weight: Tensor, *, halves: bool) -> Way:
     return "thrice" if halves and u.shape[-1] >= 16 else "matrix"
 
 
-def project(
-    u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: int, way: Way
-) -> tuple[Tensor, Tensor]:
+def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: int, way: Way) -> tuple[Tensor, Tensor]:
     """W_u u_t + b of all steps, for the recurrence to overwrite.
 
     Network first in memory, with room for ``width`` numbers a row where the recurrence needs more than the ``gates``

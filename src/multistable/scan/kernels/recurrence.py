@@ -30,7 +30,8 @@ REGISTERS_BACKWARD = 136
 
 PARTS = 4
 STEPS_OF_A_PART = 25
-"""The backward pass of a cell that computes operands divides time into so many parts, each of at least so many steps: see ``_retreat``."""
+"""The backward pass of a cell that computes operands divides time into so many parts, each of at least so many steps:
+see ``_Retreat.with_products``."""
 
 
 def _on(tensor: Tensor) -> AbstractContextManager[Any]:
@@ -64,9 +65,7 @@ def capacity(device: torch.device) -> dict[str, Any]:
     return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
 
 
-def _plan(
-    form: Form, like: Tensor, members: int, rows: int, precision: str, *, backward: bool = True
-) -> Plan:
+def _plan(form: Form, like: Tensor, members: int, rows: int, precision: str, *, backward: bool = True) -> Plan:
     facts = capacity(like.device)
     if not form.fits_matrix_units:
         facts = facts | {"matrix_units": False}
@@ -255,7 +254,9 @@ class _Retreat:
         if self.units is not None:
             values |= zip(program.units, self.units[:, None, None].split(H, -1), strict=True)
         computed = [program.products[slot.product].operand[slot.lane] for slot in form.slots]
-        return evaluate(computed, values, self.saved)
+        found = evaluate(computed, values, self.saved)
+        # Gradients will be written over what is saved.
+        return [value.clone() if node in form.saved else value for node, value in zip(computed, found, strict=True)]
 
     def _add_products(self, operands: list[Tensor], start: int, stop: int) -> None:
         """Write or, if other steps came first, add to the gradient of the matrices: products over steps and rows."""
@@ -315,10 +316,12 @@ def all_states(
         initial: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
         steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
-    tensors = (x, input_weight, input_bias, *weights, *initial)
+    others = (*weights, *initial)
+    tensors = (x, input_weight, input_bias, *others)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         return Recurrence.apply(form, precision, len(weights), *tensors)
-    states, _ = _advance(form, precision, *_flat(len(weights), *tensors), save=False, steps=steps)
+    flat = _flat(len(weights), x, input_weight, input_bias, *others)
+    states, _ = _advance(form, precision, *flat, save=False, steps=steps)
     return _after_each_step(states, x.shape[1:-2])
 
 
@@ -342,8 +345,8 @@ def _flat(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Weights, Weights]:
     """The tensors with one leading dimension; the first ``count`` of the others are weights, which have theirs."""
     lead = x.dim() - 3
-    of_input = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, input_bias))
-    return one_lead_in_time(x), *of_input, others[:count], tuple(one_lead(field, lead) for field in others[count:])
+    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, input_bias))
+    return one_lead_in_time(x), weight, bias, others[:count], tuple(one_lead(field, lead) for field in others[count:])
 
 
 def _advance(
@@ -437,7 +440,10 @@ class Recurrence(torch.autograd.Function):
             None,
             None,
             None if of_x is None else own_lead_in_time(of_x, lead),
-            *(None if other is None else other.reshape(*lead, *other.shape[1:]) for other in (of_input_weight, of_input_bias)),
+            *(
+                None if other is None else other.reshape(*lead, *other.shape[1:])
+                for other in (of_input_weight, of_input_bias)
+            ),
             *of_weights,
             *(field.reshape(*lead, *field.shape[1:]) for field in back.carried[: ctx.fields]),
         )

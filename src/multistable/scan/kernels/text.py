@@ -35,9 +35,7 @@ class Writer:
         self.text: list[str] = []
         self._kept: dict[Node, str] = {}
 
-    def function(
-        self, name: str, arguments: str, groups: Sequence[Sequence[Node]], ends: Iterable[Node]
-    ) -> None:
+    def function(self, name: str, arguments: str, groups: Sequence[Sequence[Node]], ends: Iterable[Node]) -> None:
         """The values of a group for each stage, and what is kept of them for later groups and for the ``ends``."""
         lines = []
         for stage, group in enumerate(groups):
