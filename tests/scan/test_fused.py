@@ -42,7 +42,7 @@ def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidd
 def test_an_mgu_goes_back_in_parts(time, monkeypatch):
     """In one, two and three parts, of equal and of different lengths."""
     monkeypatch.setattr(recurrence, "PARTS", 3)
-    monkeypatch.setattr(recurrence, "STEPS_OF_A_PART", 2)
+    monkeypatch.setattr(recurrence, "NUMBERS_OF_A_PART", 2 * 2 * 3 * 16)
     check("mgu", time, 3, 16, (2,))
 
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes
+from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes, without_padding
 from multistable.scan.kernels.product import from_all, indices, load_blocks, meet
 
 
@@ -97,7 +97,7 @@ def retreat(
     one, start, stop, T, N, B, span, H, up_strides,
     RETREAT: tl.constexpr, FINISH: tl.constexpr, RETREATS: tl.constexpr, INTO: tl.constexpr, ORDER: tl.constexpr,
     BEFORE: tl.constexpr, AFTER: tl.constexpr, FIELDS: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr,
-    SAVED: tl.constexpr, WIDTH: tl.constexpr, IN_PARTS: tl.constexpr,
+    SAVED: tl.constexpr, WIDTH: tl.constexpr, IN_PARTS: tl.constexpr, PADDED: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
 ):  # fmt: skip
@@ -162,6 +162,7 @@ def retreat(
             kept = ()
             for i in tl.static_range(LAST):
                 found, kept = RETREAT(v, before, after, u, g, up, o, kept, i)
+                found = without_padding(found, unit < H, PADDED)
                 store_chosen(saved_t + own_saved, H, found, mask, entry(RETREATS, i, 0))
                 d = d + found
                 if not ALONE:
@@ -176,6 +177,8 @@ def retreat(
                         ),
                     )  # fmt: skip
             found, direct, more = FINISH(v, before, after, u, g, up, o, kept)
+            found = without_padding(found, unit < H, PADDED)
+            direct = without_padding(direct, unit < H, PADDED)
             store_chosen(saved_t + own_saved, H, found, mask, entry(RETREATS, LAST, 0))
             d = d + found
             total = plus(total, more)

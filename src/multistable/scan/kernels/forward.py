@@ -40,6 +40,17 @@ def store_lanes(target, apart, x, mask):
         tl.store(target + lane * apart, x[lane], mask=mask)
 
 
+@triton.jit
+def without_padding(x, mask, PADDED: tl.constexpr):
+    """The tiles with zeros beyond the last unit: a step may have made anything there, and products add it up."""
+    if PADDED:
+        y = ()
+        for i in tl.static_range(len(x)):
+            y = y + (tl.where(mask, x[i], 0.0),)
+        x = y
+    return x
+
+
 @triton.jit(do_not_specialize=["T", "N", "B", "span", "one"])
 def advance(
     projected, weight, units, states, saved, exchanged, arrivals,
@@ -47,7 +58,7 @@ def advance(
     OPERANDS: tl.constexpr, FINISH: tl.constexpr, STAGES: tl.constexpr, X: tl.constexpr, FIELDS: tl.constexpr,
     UNITS: tl.constexpr, BLOCKS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    SPLITS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr,
+    SPLITS: tl.constexpr, SAVE: tl.constexpr, ONLY_LAST: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """Advance ``N`` recurrences of ``B`` rows over ``T`` steps.
 
@@ -55,7 +66,8 @@ def advance(
     H)``; ``states`` is ``(FIELDS, N, T + 1, B, H)``, the state before the first step in the first place, or, with
     ``ONLY_LAST``, ``(FIELDS, N, 2, B, H)``, written in turn. ``saved`` is ``(N, T, B, WIDTH * H)``, of which the first
     lanes are written when ``SAVE``. In ``exchanged``, ``(N, any, B, H)``, the programs of a group exchange the operands
-    that they compute. ``OPERANDS``, ``FINISH`` and ``STAGES`` are of a ``Form``.
+    that they compute. ``OPERANDS``, ``FINISH`` and ``STAGES`` are of a ``Form``. ``PADDED`` says that tiles have more
+    places than there are units.
 
     A group of ``SPLITS`` programs advances one tile of ``span`` rows, at most ``ROWS``, at a time. Each has ``J``
     of the units and all their weights, and meets the others after each product: states go through memory.
@@ -102,6 +114,7 @@ def advance(
                 computed = ()
                 if entry(STAGES, stage, 0) > 0:
                     computed, kept = OPERANDS(x, s, u, p, kept, stage)
+                    computed = without_padding(computed, unit < H, PADDED)
                     if not ALONE:
                         store_lanes(exchanged_n + own, N * plane, computed, mask)
                         expected += SPLITS
@@ -118,6 +131,7 @@ def advance(
                         entry(STAGES, stage, 1, slot, 2), ROWS, K, PARTS, AHEAD, ALONE,
                     )  # fmt: skip
             s, v = FINISH(x, s, u, p, kept)
+            s = without_padding(s, unit < H, PADDED)
 
             if SAVE:
                 store_lanes(saved_n + t * plane * WIDTH + own_saved, H, v, mask)

@@ -26,7 +26,7 @@ from multistable.scan.kernels.backward import (
     with_sum,
     zeros,
 )
-from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes
+from multistable.scan.kernels.forward import entry, length, load_lanes, store_lanes, without_padding
 from multistable.scan.kernels.matrix_exchange import (
     after,
     receive_states,
@@ -128,7 +128,7 @@ def advance(
     H: gl.constexpr, OPERANDS: gl.constexpr, FINISH: gl.constexpr, STAGES: gl.constexpr, X: gl.constexpr,
     FIELDS: gl.constexpr, UNITS: gl.constexpr, BLOCKS: gl.constexpr, WIDTH: gl.constexpr, OF_INPUT: gl.constexpr,
     ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
-    SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr,
+    SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr, PADDED: gl.constexpr,
 ):  # fmt: skip
     """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
 
@@ -188,6 +188,7 @@ def advance(
                     if stage == 0:
                         x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
                     computed, kept = OPERANDS(x, s, u, p, kept, stage)
+                    computed = without_padding(computed, unit < H, PADDED)
                 for slot in gl.static_range(length(STAGES, stage, 1)):
                     if entry(STAGES, stage, 1, slot, 0) < 0:
                         operand = computed[-1 - entry(STAGES, stage, 1, slot, 0)]
@@ -203,6 +204,7 @@ def advance(
                 if stage == 0 and entry(STAGES, 0, 0) == 0:
                     x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
             s, v = FINISH(x, s, u, p, kept)
+            s = without_padding(s, unit < H, PADDED)
 
             # Before all other stores, since the other programs wait for it. The last states are not sent, since nobody
             # would receive them.
@@ -260,7 +262,7 @@ def retreat(
     upstream, weight, units, states, saved, carried, inbox, start, stop, T, N, B, span, w_n, w_row, up_strides,
     H: gl.constexpr, RETREAT: gl.constexpr, FINISH: gl.constexpr, RETREATS: gl.constexpr, INTO: gl.constexpr,
     ORDER: gl.constexpr, BEFORE: gl.constexpr, AFTER: gl.constexpr, FIELDS: gl.constexpr, UNITS: gl.constexpr,
-    SAVED: gl.constexpr, WIDTH: gl.constexpr, IN_PARTS: gl.constexpr,
+    SAVED: gl.constexpr, WIDTH: gl.constexpr, IN_PARTS: gl.constexpr, PADDED: gl.constexpr,
     ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
 ):  # fmt: skip
     """As ``backward.retreat``, with the weights as they are; ``inbox``, ``(2, groups, K / J, ROWS, K)``, is zero."""
@@ -320,6 +322,7 @@ def retreat(
             kept = ()
             for i in gl.static_range(LAST):
                 found, kept = RETREAT(v, before, after_fields, u, g, up, o, kept, i)
+                found = without_padding(found, unit < H, PADDED)
                 store_chosen(saved_t, H, found, mask, entry(RETREATS, i, 0))
                 d = d + found
                 for j in gl.static_range(length(RETREATS, i, 1)):
@@ -332,6 +335,8 @@ def retreat(
                         turn = after(turn)
                     o = o + (p,)
             found, direct, _ = FINISH(v, before, after_fields, u, g, up, o, kept)
+            found = without_padding(found, unit < H, PADDED)
+            direct = without_padding(direct, unit < H, PADDED)
             store_chosen(saved_t, H, found, mask, entry(RETREATS, LAST, 0))
             d = d + found
 

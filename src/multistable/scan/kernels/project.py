@@ -1,13 +1,15 @@
 """The product with the input, written where the recurrence will put what it saves, and its gradients."""
 
 import math
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import torch
 import triton
 from torch import Tensor
 
 from multistable.scan.kernels.few_inputs import gradients_of_few, project_few
+from multistable.scan.kernels.launch import Launch
 from multistable.scan.kernels.thrice import REST, project_thrice
 
 FEW_INPUTS = 4
@@ -73,10 +75,14 @@ def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, product: Tensor
     time, members, rows, inputs = u.shape
     tile = min(32, triton.next_power_of_2(rows))
     grid = (time * triton.cdiv(rows, tile), triton.cdiv(weight.shape[-1], 128), members)
-    project_few[grid](
-        u, weight.contiguous(), weight if bias is None else bias.contiguous(), product, rows, weight.shape[-1],
-        product.stride(1), *u.stride(), IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128,
-    )  # fmt: skip
+    launch = _launch(project_few, IN=inputs, BIAS=bias is not None, ROWS=tile, COLUMNS=128)
+    sizes = (rows, weight.shape[-1], product.stride(1), *u.stride())
+    launch(grid, u, weight.contiguous(), weight if bias is None else bias.contiguous(), product, *sizes)
+
+
+@cache
+def _launch(kernel: Any, **constants: Any) -> Launch:
+    return Launch(kernel, **constants)
 
 
 def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Tensor) -> None:
@@ -88,11 +94,12 @@ def _project_thrice(rows: Tensor, weight: Tensor, bias: Tensor | None, room: Ten
     high = weight.half()
     low = ((weight - high) * REST.value).half()
     grid = (triton.cdiv(rows.shape[1], 64), triton.cdiv(weight.shape[-1], 128), len(rows))
-    project_thrice[grid](
-        rows, scale, high.contiguous(), low.contiguous(), weight if bias is None else bias.contiguous(), room,
-        rows.shape[1], rows.stride(0), rows.stride(1), IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None,
-        ROWS=64, COLUMNS=128, DEPTH=32, num_warps=4, num_stages=3,
+    launch = _launch(
+        project_thrice, IN=rows.shape[-1], W=weight.shape[-1], BIAS=bias is not None, ROWS=64, COLUMNS=128, DEPTH=32,
+        num_warps=4, num_stages=3,
     )  # fmt: skip
+    bias = weight if bias is None else bias.contiguous()
+    launch(grid, rows, scale, high.contiguous(), low.contiguous(), bias, room, rows.shape[1], *rows.stride()[:2])
 
 
 def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tuple[Tensor, Tensor | None]:
@@ -109,10 +116,9 @@ def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tu
     members, time, rows, out = grads.shape
     grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), members)
     sums = grads.new_empty(members, grid[0], u.shape[-1] + 1, out)
-    gradients_of_few[grid](
-        u, grads, sums, time, rows, out, grads.stride(2), *u.stride(), IN=u.shape[-1], STEPS=STEPS_OF_A_SUM,
-        ROWS=min(16, triton.next_power_of_2(rows)), COLUMNS=128,
-    )  # fmt: skip
+    tile = min(16, triton.next_power_of_2(rows))
+    launch = _launch(gradients_of_few, IN=u.shape[-1], STEPS=STEPS_OF_A_SUM, ROWS=tile, COLUMNS=128)
+    launch(grid, u, grads, sums, time, rows, out, grads.stride(2), *u.stride())
     total = sums.sum(1)
     return total[:, :-1], total[:, -1] if bias else None
 

@@ -14,6 +14,7 @@ from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.form import Form
 from multistable.scan.kernels.forward import advance
+from multistable.scan.kernels.launch import Launch
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
 from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
 from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way_of
@@ -29,14 +30,9 @@ REGISTERS_FORWARD = 96
 REGISTERS_BACKWARD = 136
 
 PARTS = 4
-STEPS_OF_A_PART = 25
-"""The backward pass of a cell that computes operands divides time into so many parts, each of at least so many steps:
-see ``_Retreat.with_products``."""
-
-
-def _on(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Launch on the tensor's GPU, which need not be the current one."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+NUMBERS_OF_A_PART = 2**22
+"""The backward pass of a cell that computes operands divides time into so many parts, if each has at least so many
+numbers in an operand: see ``_Retreat.with_products``."""
 
 
 @cache
@@ -65,8 +61,8 @@ def capacity(device: torch.device) -> dict[str, Any]:
     return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
 
 
-def _plan(form: Form, like: Tensor, members: int, rows: int, precision: str, *, backward: bool = True) -> Plan:
-    facts = capacity(like.device)
+def _plan(form: Form, device: torch.device, members: int, rows: int, precision: str, *, backward: bool = True) -> Plan:
+    facts = capacity(device)
     if not form.fits_matrix_units:
         facts = facts | {"matrix_units": False}
     sizes = {"hidden": form.program.hidden, "gates": form.blocks, "members": members, "rows": rows}
@@ -117,42 +113,76 @@ def advance_all(
             field[:, 0] = given
     else:
         states[:, :, 0].zero_()
-    save = saved is not None
     target = projected if saved is None else saved
     units = units_of(form, weights, N)
+    units = states if units is None else units
+    of_input = None if of_input is None else of_input.contiguous()
+    bias = states if of_input is None else of_input
+    division = _plan(form, projected.device, N, B, precision, backward=saved is not None) if form.blocks else None
+    launch = _advancing(form, division, save=saved is not None, only_last=only_last, bias=of_input is not None)
+    strides = projected.stride()
+    if division is None:
+        grid = (-(-B * H // UNITS_PER_PROGRAM), N)
+        launch(grid, projected, units, bias, states, target, T, B, H, *strides, *states.stride()[:2])
+        return states
+    weight = matrices_of(form, weights, N)
+    strides = (*strides, *weight.stride()[:2], *states.stride()[:2])
+    sizes = (T, N, B, division.span)
+    if division.matrix:
+        inbox = _inbox(division, projected, 1)
+        launch(division.grid, projected, bias, weight, units, states, target, inbox, *sizes, *strides)
+        return states
+    computed = max((count for count, _ in form.stages), default=0) if division.splits > 1 else 0
+    exchanged = projected.new_empty(computed, N, B, H) if computed else projected
+    arrivals = _arrivals(division, projected)
+    launch(division.grid, projected, weight, units, states, target, exchanged, arrivals, 1, *sizes, H, *strides)
+    return states
+
+
+@cache
+def _advancing(form: Form, division: Plan | None, *, save: bool, only_last: bool, bias: bool) -> Launch:
+    """The kernel that advances; without a division that of cells without products."""
     functions = module_of(*form.functions)
     constants = {
         "FINISH": functions.finish, "X": form.program.lanes, "FIELDS": form.fields, "UNITS": len(form.program.units),
         "WIDTH": form.width, "SAVE": save, "ONLY_LAST": only_last,
     }  # fmt: skip
-    strides = (*projected.stride(), *states.stride()[:2])
-    with _on(projected):
-        if not form.blocks:
-            advance_units[(-(-B * H // UNITS_PER_PROGRAM), N)](
-                projected, states if units is None else units, states if of_input is None else of_input.contiguous(),
-                states, target, T, B, H, *strides, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD,
-                BIAS=of_input is not None, num_warps=1, maxnreg=REGISTERS_FORWARD, **constants,
-            )  # fmt: skip
-            return states
-        weight = matrices_of(form, weights, N)
-        division = _plan(form, projected, N, B, precision, backward=save)
-        constants |= {"OPERANDS": functions.operands, "STAGES": form.stages, "BLOCKS": form.blocks}
-        strides = (*projected.stride(), *weight.stride()[:2], *states.stride()[:2])
-        units = weight if units is None else units
-        if division.matrix:
-            _matrix().advance[division.grid](
-                projected, weight if of_input is None else of_input.contiguous(), weight, units, states, target,
-                _inbox(division, projected, 1), T, N, B, division.span, *strides,
-                H=H, OF_INPUT=of_input is not None, HALVES=division.halves,
-                HELD=HELD_HALVES if division.halves else HELD_FORWARD, **constants, **division.constants,
-            )  # fmt: skip
-            return states
-        computed = max((count for count, _ in form.stages), default=0) if division.splits > 1 else 0
-        advance[division.grid](
-            projected, weight, units, states, target, projected.new_empty(computed, N, B, H) if computed else projected,
-            _arrivals(division, projected), 1, T, N, B, division.span, H, *strides, **constants, **division.constants,
+    if division is None:
+        return Launch(
+            advance_units, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, BIAS=bias, num_warps=1,
+            maxnreg=REGISTERS_FORWARD, **constants,
         )  # fmt: skip
-    return states
+    constants |= {"OPERANDS": functions.operands, "STAGES": form.stages, "BLOCKS": form.blocks}
+    constants |= {"PADDED": division.units * division.splits != form.program.hidden, **division.constants}
+    if not division.matrix:
+        return Launch(advance, **constants)
+    held = HELD_HALVES if division.halves else HELD_FORWARD
+    own = {"H": form.program.hidden, "OF_INPUT": bias, "HALVES": division.halves, "HELD": held}
+    return Launch(_matrix().advance, **constants, **own)
+
+
+@cache
+def _retreating(form: Form, division: Plan | None) -> Launch:
+    """The kernel of the way back."""
+    functions = module_of(*form.functions)
+    constants: dict[str, Any] = {
+        "FINISH": functions.finish_retreat, "BEFORE": form.before, "AFTER": form.after, "FIELDS": form.fields,
+        "UNITS": len(form.program.units), "SUMS": form.sums, "SAVED": len(form.saved), "WIDTH": form.width,
+    }  # fmt: skip
+    if division is None:
+        return Launch(
+            retreat_units, X=form.program.lanes, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
+            maxnreg=REGISTERS_BACKWARD, **constants,
+        )  # fmt: skip
+    constants |= {
+        "RETREAT": functions.retreat, "RETREATS": form.retreats, "INTO": form.into, "ORDER": form.order,
+        "IN_PARTS": form.computes_operands, "PADDED": division.units * division.splits != form.program.hidden,
+        **division.constants,
+    }  # fmt: skip
+    if not division.matrix:
+        return Launch(retreat, **constants)
+    del constants["SUMS"]  # such a form has none
+    return Launch(_matrix().retreat, H=form.program.hidden, HELD=HELD_BACKWARD, **constants)
 
 
 class _Retreat:
@@ -178,22 +208,15 @@ class _Retreat:
         self.carried = new(form.fields, self.members, self.rows, self.hidden)
         sums = form.sums + (0 if form.blocks else form.program.lanes)
         self.sums = new(sums, self.members, self.rows, self.hidden) if sums else self.carried
-        self.functions = module_of(*form.functions)
-        self.constants: dict[str, Any] = {
-            "FINISH": self.functions.finish_retreat, "BEFORE": form.before, "AFTER": form.after, "FIELDS": form.fields,
-            "UNITS": len(form.program.units), "SUMS": form.sums, "SAVED": len(form.saved), "WIDTH": form.width,
-        }  # fmt: skip
         self.strides = tuple(field.stride() for field in upstream)
 
     def alone(self) -> None:
         """Of units that see themselves alone."""
         T, B, H = self.time, self.rows, self.hidden
-        with _on(self.saved):
-            retreat_units[(-(-B * H // UNITS_PER_PROGRAM), self.members)](
-                self.upstream, self.states if self.units is None else self.units, self.states, self.saved, self.carried,
-                self.sums, T, B, H, self.strides, X=self.form.program.lanes, BLOCK=UNITS_PER_PROGRAM,
-                AHEAD=STEPS_AHEAD, num_warps=1, maxnreg=REGISTERS_BACKWARD, **self.constants,
-            )  # fmt: skip
+        units = self.states if self.units is None else self.units
+        tensors = (self.upstream, units, self.states, self.saved, self.carried, self.sums)
+        grid = (-(-B * H // UNITS_PER_PROGRAM), self.members)
+        _retreating(self.form, None)(grid, *tensors, T, B, H, self.strides)
 
     def with_products(self, *, wants_weight: bool) -> None:
         """Of cells with products.
@@ -203,12 +226,12 @@ class _Retreat:
         of the state is carried from one part to the next.
         """
         form, T = self.form, self.time
-        division = _plan(form, self.saved, self.members, self.rows, self.precision)
+        division = _plan(form, self.saved.device, self.members, self.rows, self.precision)
         weight = matrices_of(form, self.weights, self.members)
         # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
         factors: Tensor | None = weight if division.matrix else weight.transpose(-1, -2).contiguous()
         in_parts = form.computes_operands and wants_weight
-        parts = max(1, min(PARTS, T // STEPS_OF_A_PART)) if in_parts else 1
+        parts = max(1, min(PARTS, T, self.states[0].numel() // NUMBERS_OF_A_PART)) if in_parts else 1
         for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
             operands = self._operands(start, stop) if wants_weight else []
             self._launch(division, factors, start, stop)
@@ -221,25 +244,16 @@ class _Retreat:
             del operands  # before the next ones are asked for
 
     def _launch(self, division: Plan, factors: Any, start: int, stop: int) -> None:
-        form = self.form
-        constants = self.constants | {
-            "RETREAT": self.functions.retreat, "RETREATS": form.retreats, "INTO": form.into, "ORDER": form.order,
-            "IN_PARTS": form.computes_operands, **division.constants,
-        }  # fmt: skip
         units = self.states if self.units is None else self.units
-        with _on(self.saved):
-            tensors = (self.upstream, factors, units, self.states, self.saved, self.carried)
-            sizes = (start, stop, self.time, self.members, self.rows, division.span)
-            if division.matrix:
-                del constants["SUMS"]
-                inbox = _inbox(division, self.saved, division.inputs // division.units)
-                _matrix().retreat[division.grid](
-                    *tensors, inbox, *sizes, *factors.stride()[:2], self.strides, H=self.hidden, HELD=HELD_BACKWARD,
-                    **constants,
-                )  # fmt: skip
-            else:
-                arrivals = _arrivals(division, self.saved)
-                retreat[division.grid](*tensors, self.sums, arrivals, 1, *sizes, self.hidden, self.strides, **constants)
+        tensors = (self.upstream, factors, units, self.states, self.saved, self.carried)
+        sizes = (start, stop, self.time, self.members, self.rows, division.span)
+        launch = _retreating(self.form, division)
+        if division.matrix:
+            inbox = _inbox(division, self.saved, division.inputs // division.units)
+            launch(division.grid, *tensors, inbox, *sizes, *factors.stride()[:2], self.strides)
+        else:
+            arrivals = _arrivals(division, self.saved)
+            launch(division.grid, *tensors, self.sums, arrivals, 1, *sizes, self.hidden, self.strides)
 
     def _operands(self, start: int, stop: int) -> list[Tensor]:
         """What each product multiplies, ``(members, steps, rows, hidden)``, from what is saved."""
@@ -362,14 +376,13 @@ def _advance(
     if input_weight is None:
         saved = x.new_empty(N, len(x), B, form.width * H) if save else None
         return advance_all(form, precision, x, None, weights, initial, saved, only_last=only_last), saved
-    division = _plan(form, x, N, B, precision, backward=save) if form.blocks else None
+    division = _plan(form, x.device, N, B, precision, backward=save) if form.blocks else None
     way = way_of(x, input_weight, halves=division is not None and division.halves)
     # In a matrix product the bias takes another pass over memory. Kernels add it on the way, except those with a row at
     # a time, whose registers have no place for it.
     apart = way == "matrix" and (division is None or division.matrix)
     width, first = (form.width * H, form.of_x * H) if save else (lanes * H, 0)
-    with _on(x):
-        projected, room = project(x, input_weight, None if apart else input_bias, width, first, way)
+    projected, room = project(x, input_weight, None if apart else input_bias, width, first, way)
     saved = room if save else None
     of_input = input_bias if apart else None
     projected = projected if steps is None else projected.expand(steps, *projected.shape[1:])
@@ -431,8 +444,7 @@ class Recurrence(torch.autograd.Function):
                 lacks_bias = needs_input_bias and of_input_bias is None
                 if needs_input_weight or lacks_bias:
                     way = way_of(u, input_weight, halves=False)
-                    with _on(saved):
-                        of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
+                    of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
                     of_input_bias = of_product if lacks_bias else of_input_bias
         lead = ctx.lead
         return (

@@ -1,0 +1,59 @@
+"""Launches of kernels that do not ask anew, each time, what the kernel has been compiled to."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton.runtime.jit import JITFunction
+
+INT32 = range(-(2**31), 2**31)
+
+
+class Launch:
+    """A kernel with its compile-time constants.
+
+    Triton finds what a kernel has been compiled to by all of its arguments and constants, which takes it longer than
+    a short sequence takes a GPU. Here the constants are fixed, and what a compiled kernel takes for granted of its
+    other arguments is all that is compared: whether an address or a number is a multiple of 16, whether a number is 1,
+    and whether it has 32 bits.
+
+    Args:
+        kernel: the kernel, whose constants come last.
+        constants: their values by name, and options of the compiler.
+    """
+
+    def __init__(self, kernel: Any, **constants: Any) -> None:
+        self.kernel, self.constants = kernel, constants
+        self.compiled: dict[Any, Any] = {}
+        self.compiles = isinstance(kernel, JITFunction)  # Triton's interpreter does not
+        if self.compiles:
+            self.values = tuple(constants[name] for name in kernel.arg_names if name in constants)
+            self.general = [param.do_not_specialize for param in kernel.params]
+
+    def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
+        """Launch the kernel on the tensors' GPU, which need not be the current one."""
+        if not self.compiles:
+            self.kernel[grid](*arguments, **self.constants)
+            return
+        device = next(argument for argument in arguments if isinstance(argument, Tensor)).device
+        if device.type == "cuda" and device.index != torch.cuda.current_device():
+            with torch.cuda.device(device):
+                self._launch(device, grid, arguments)
+        else:
+            self._launch(device, grid, arguments)
+
+    def _launch(self, device: torch.device, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+        key = (device.index, *map(_taken_for_granted, arguments, self.general))
+        compiled = self.compiled.get(key)
+        if compiled is None:
+            self.compiled[key] = self.kernel[grid](*arguments, **self.constants)
+        else:
+            compiled[(*grid, 1, 1)](*arguments, *self.values)
+
+
+def _taken_for_granted(argument: Any, general: bool) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.data_ptr() % 16 == 0
+    if isinstance(argument, tuple):
+        return tuple(_taken_for_granted(entry, general) for entry in argument)
+    return argument in INT32 if general else (argument == 1, argument % 16 == 0, argument in INT32)
