@@ -20,7 +20,7 @@ def results(scan, cell, u, state, upstream):
     leaves |= dict(cell.named_parameters())
     found = torch.autograd.grad(states, [*leaves.values()], upstream, allow_unused=True)
     gradients = zip(leaves.items(), found, strict=True)
-    return {field: value for field, value in states._asdict().items()} | {
+    return states._asdict() | {
         f"gradient of {name}": torch.zeros_like(leaf) if gradient is None else gradient
         for (name, leaf), gradient in gradients
     }
