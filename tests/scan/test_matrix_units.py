@@ -197,7 +197,7 @@ def errors_of(cell, double):
 
 def division_of(name, networks, rows, hidden, precision, *, backward=True):
     form = form_of(program_of(CELLS[name](3, hidden)))
-    return recurrence._plan(form, torch.device(DEVICE), networks, rows, precision, backward=backward)
+    return recurrence._plan(form, torch.empty(0, device=DEVICE).device, networks, rows, precision, backward=backward)
 
 
 @pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
