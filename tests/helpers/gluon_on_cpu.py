@@ -14,6 +14,7 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import torch
+import triton
 
 PACKAGE = "multistable.scan.kernels"
 program = threading.local()
@@ -112,11 +113,14 @@ def as_tagged(words, tags):
 
 
 def matrix_product(a, b, c, precision=None):
-    """The product as matrix units compute it: of numbers of half precision, or in TF32, which drops the last bits."""
+    """The product as matrix units compute it: of numbers of half precision, or in TF32, which drops the last bits.
+
+    It is rounded once: in float32 a CPU may give the same row other last digits in another place.
+    """
     assert a.dtype == b.dtype == (torch.float32 if precision == "tf32" else torch.float16)
     if precision == "tf32":
         a, b = ((x.to(torch.int32, bitcast=True) & ~0x1FFF).to(torch.float32, bitcast=True) for x in (a, b))
-    return c + a.float() @ b.float()
+    return c + (a.double() @ b.double()).float()
 
 
 def decorator(function=None, **options):
@@ -192,7 +196,9 @@ def in_place_of_triton():
     gluon = SimpleNamespace(jit=decorator, constexpr_function=decorator, language=language)
     knobs = SimpleNamespace(runtime=SimpleNamespace(interpret=True))
     names = {
-        "triton": SimpleNamespace(jit=decorator, language=language, knobs=knobs, constexpr_function=decorator),
+        "triton": SimpleNamespace(
+            __version__=triton.__version__, jit=decorator, language=language, knobs=knobs, constexpr_function=decorator
+        ),
         "triton.language": language,
         "triton.experimental": SimpleNamespace(gluon=gluon),
         "triton.experimental.gluon": gluon,

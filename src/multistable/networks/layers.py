@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.cells.base import Cell
-from multistable.scan import scan
+from multistable.scan import read, scan
 
 LayerState = tuple[Any, ...]
 """The state of a layer: for each of its cells, that cell's named tuple."""
@@ -75,6 +75,14 @@ class CellLayer(Layer):
             return states[0], (states,)
         after = _scan_side_by_side(cells, u, state)
         return torch.cat([states[0] for states in after], dim=-1), after
+
+    def read(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+        """The output ``(time, ..., n, units)``, and the state after the last step alone."""
+        if len(self.cells) == 1:
+            output, end = read(self.cells[0], u, None if state is None else state[0])
+            return output, (end,)
+        output, after = self(u, state)
+        return output, tuple(cell._make(field[-1] for field in cell) for cell in after)
 
     def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         return _scan_side_by_side(self.cells, u, state, only_last=True)

@@ -98,9 +98,11 @@ class RNN(nn.Module):
             state = None if state is None else _map(state, _as_batch_of_one)
             output, end = self.forward(x.unsqueeze(batch), state)
             return output.squeeze(batch), _map(end, lambda s: s.squeeze(1))
-        output, states = self.advance(x.movedim(-2, 0) if self.batch_first else x, state)
-        end = self.pack_state([tuple(cell._make(field[-1] for field in cell) for cell in layer) for layer in states])
-        return (output.movedim(0, -2) if self.batch_first else output), end
+        u, ends = x.movedim(-2, 0) if self.batch_first else x, []
+        for layer, before in zip(self._stack, self._before(u, state), strict=True):
+            u, end = layer.read(u, before)
+            ends.append(end)
+        return (u.movedim(0, -2) if self.batch_first else u), self.pack_state(ends)
 
     def advance(self, u: Tensor, state: Any = None) -> tuple[Tensor, list[LayerState]]:
         """The output of the last layer and all states of all layers.
@@ -112,17 +114,23 @@ class RNN(nn.Module):
         Returns:
             Output ``(time, ..., n, hidden_size)``, and for each layer its states, each field with time first.
         """
-        if u.shape[-1] != self.input_size:
-            raise ValueError(f"the input must have input_size = {self.input_size} features, got {u.shape[-1]}")
-        before = [None] * len(self.layers) if state is None else self.unpack_state(state)
-        if before[0] is not None and before[0][0][0].shape[:-1] != u.shape[1:-1]:
-            expected, given = tuple(u.shape[1:-1]), tuple(before[0][0][0].shape[:-1])
-            raise ValueError(f"the state must have the batch dimensions of the input, {expected}, got {given}")
         states = []
-        for layer, x in zip(self.layers, before, strict=True):
-            u, layer_states = layer(u, x)
+        for layer, before in zip(self._stack, self._before(u, state), strict=True):
+            u, layer_states = layer(u, before)
             states.append(layer_states)
         return u, states
+
+    def _before(self, u: Tensor, state: Any) -> Sequence[LayerState | None]:
+        """The state of each layer before the first step of inputs ``(time, ..., n, input_size)``, both checked."""
+        if u.shape[-1] != self.input_size:
+            raise ValueError(f"the input must have input_size = {self.input_size} features, got {u.shape[-1]}")
+        if state is None:
+            return [None] * len(self.layers)
+        before = self.unpack_state(state)
+        if before[0][0][0].shape[:-1] != u.shape[1:-1]:
+            expected, given = tuple(u.shape[1:-1]), tuple(before[0][0][0].shape[:-1])
+            raise ValueError(f"the state must have the batch dimensions of the input, {expected}, got {given}")
+        return before
 
     def pack_state(self, states: Sequence[LayerState]) -> Any:
         """The layers' states in the form that :meth:`forward` returns: each field stacked over layers."""

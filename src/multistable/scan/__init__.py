@@ -1,6 +1,6 @@
 """The time loop: one entry point for every cell, the plain loop as the reference, fused loops beside it."""
 
-from multistable.scan.choice import Choice, choose, engine, scan
+from multistable.scan.choice import Choice, choose, engine, read, scan
 from multistable.scan.comparison import check
 
-__all__ = ["Choice", "check", "choose", "engine", "scan"]
+__all__ = ["Choice", "check", "choose", "engine", "read", "scan"]

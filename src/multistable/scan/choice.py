@@ -131,6 +131,15 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     return reference.scan(cell, expanded, state)
 
 
+def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    """The output of ``cell`` after each step ``(time, ..., n, hidden_size)``, and its state after the last.
+
+    Arguments as for :func:`scan`.
+    """
+    states = scan(cell, u, state)
+    return states[0], cell.State(*(field[-1] for field in states))
+
+
 def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """The state after the last of so many steps; ``u`` has one time step if it is constant."""
     name = choose(cell, u).name

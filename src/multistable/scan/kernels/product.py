@@ -7,22 +7,35 @@ unit, so that a product is a sum inside each thread and a few shuffles, without 
 
 Weights are loaded into registers once and used at every step. Triton lays a tile over threads by the addresses it
 is loaded from, and would give a thread neighbouring units. Multiplying the indices by ``one``, an argument it
-knows nothing of, hides that units are neighbours, and leaves the layout above.
+knows nothing of, hides that units are neighbours. Then Triton gives neighbouring lanes what follows along the first
+axis, and from version 3.7 on along the last: there, tiles have their axes in the reverse order.
 """
 
 import triton
 import triton.language as tl
+
+REVERSED = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 7)
+PART = tl.constexpr(2 if REVERSED else 0)
+"""The axis of lanes that have parts of the same unit."""
+WITHIN = tl.constexpr(0 if REVERSED else 2)
+"""The axis that a thread has whole."""
+
+
+@triton.jit
+def along(x, axis: tl.constexpr):
+    """``(n,)`` as a tile of that length along one of three axes."""
+    return x[:, None, None] if axis == 0 else x[None, None, :]
 
 
 @triton.jit
 def indices(split, one, ROWS: tl.constexpr, K: tl.constexpr, J: tl.constexpr, PARTS: tl.constexpr):
     """The row of each element of a tile of states, its unit, and the input of each element of a tile of weights."""
     LINES: tl.constexpr = ROWS // PARTS if ROWS > PARTS else 1
-    part = tl.arange(0, PARTS)[:, None, None]
+    part = along(tl.arange(0, PARTS), PART)
     # With fewer rows than parts, lanes repeat them.
-    row = (tl.arange(0, LINES)[None, None, :] * PARTS + part) % ROWS
+    row = (along(tl.arange(0, LINES), WITHIN) * PARTS + part) % ROWS
     unit = (split * J + tl.arange(0, J)[None, :, None]) * one
-    k = part * (K // PARTS) + tl.arange(0, K // PARTS)[None, None, :]
+    k = part * (K // PARTS) + along(tl.arange(0, K // PARTS), WITHIN)
     return row, unit, k
 
 
@@ -63,26 +76,28 @@ def meet(arrivals, expected, SPLITS: tl.constexpr):
 @triton.jit
 def spread(row, K: tl.constexpr, PARTS: tl.constexpr):
     """A row of inputs ``(K,)`` as ``(PARTS, 1, K / PARTS)``, each where its weights are."""
-    return tl.reshape(row, (PARTS, K // PARTS))[:, None, :]
+    parts = tl.reshape(row, (PARTS, K // PARTS))
+    return (parts if PART == 0 else tl.trans(parts))[:, None, :]
 
 
 @triton.jit
 def pick(tile, i, K: tl.constexpr, PARTS: tl.constexpr):
     """Row ``i`` of a tile of states that a program has whole, as ``(K,)``."""
-    LINES: tl.constexpr = tile.shape[2]
-    place = tl.arange(0, LINES)[None, None, :] * PARTS + tl.arange(0, PARTS)[:, None, None]
-    return tl.reshape(tl.sum(tl.sum(tl.where(place == i, tile, 0.0), axis=2), axis=0), (K,))
+    LINES: tl.constexpr = tile.shape[WITHIN]
+    place = along(tl.arange(0, LINES), WITHIN) * PARTS + along(tl.arange(0, PARTS), PART)
+    own = tl.sum(tl.where(place == i, tile, 0.0), axis=WITHIN, keep_dims=True)
+    return tl.reshape(tl.sum(own, axis=PART), (K,))
 
 
 @triton.jit
 def partial(v, w, K: tl.constexpr, PARTS: tl.constexpr):
     """A row of inputs ``(K,)`` times a tile of weights, not yet summed over parts."""
-    return tl.sum(spread(v, K, PARTS) * w, axis=2, keep_dims=True)
+    return tl.sum(spread(v, K, PARTS) * w, axis=WITHIN, keep_dims=True)
 
 
 @triton.jit
 def complete(p):
-    return tl.sum(p, axis=0, keep_dims=True)
+    return tl.sum(p, axis=PART, keep_dims=True)
 
 
 @triton.jit
