@@ -35,6 +35,11 @@ class Cell(nn.Module, ABC, Generic[S]):
     State: ClassVar[Any] = Hidden
     """The named tuple of the cell's state; its first field ``h`` is the output, each is ``(..., n, hidden_size)``."""
 
+    torch_kind: ClassVar[Any] = None
+    """What ``torch.nn`` calls this recurrence, ``"GRU"`` for instance, or None if it has none."""
+    torch_gates: ClassVar[tuple[int, ...]] = ()
+    """Where ``torch.nn`` keeps each gate. Each of these permutations is its own inverse."""
+
     input_weight: Tensor
     bias: Tensor
 

@@ -162,9 +162,9 @@ def advance(
     """As ``forward.advance``; ``inbox``, ``(2, groups, TILES, ROWS, K)``, is zero.
 
     With ``OF_INPUT``, the bias ``of_input``, ``(N, X * H)``, is added to the projected input: here it costs no pass
-    over memory. With ``HALVES``, products are almost float32, see ``matrix_halves.py``. A group has ``TILES`` tiles of a
-    recurrence at a time, and takes each stage for one after the other: the states of one are on their way to the other
-    programs while another is multiplied.
+    over memory. With ``HALVES``, products are almost float32, see ``matrix_halves.py``. A group has ``TILES`` tiles of
+    a recurrence at a time, and takes each stage for one after the other: the states of one are on their way to the
+    other programs while another is multiplied.
     """
     WARPS: gl.constexpr = gl.num_warps()
     ALONE: gl.constexpr = SPLITS == 1
@@ -353,7 +353,7 @@ def retreat(
     ROWS: gl.constexpr, TILES: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr,
     HELD: gl.constexpr,
 ):  # fmt: skip
-    """As ``backward.retreat``, with the weights as they are; ``inbox``, ``(2, groups, TILES, K / J, ROWS, K)``, is zero.
+    """As ``backward.retreat``, with the weights as they are; ``inbox (2, groups, TILES, K / J, ROWS, K)`` is zero.
 
     A group has ``TILES`` tiles at a time, as forward: what a stage sends for one tile is received when the next stage
     needs it, after the others' turn. What the last stage sends is received in the step before; so that the first step
@@ -433,7 +433,7 @@ def retreat(
                     further = i * span * H
                     v, up, before, after_fields = read[i]
                     received = ()
-                    if not ALONE and stage > 0 or ACROSS and stage == 0:
+                    if (not ALONE and stage > 0) or (ACROSS and stage == 0):
                         received = (receive_sum(mine + i * ROOM + turn % 2 * other_place, turn, ROWS, K, J, SPLITS),)
                         turn = after(turn)
                     if stage == 0:

@@ -41,8 +41,8 @@ ROWS_FOR_MATRIX = 4
 """Rows for each group from which the matrix units are faster than multiply-adds, a row at a time."""
 
 EXCHANGE, PRODUCT = 1.5, 1.5
-"""Microseconds of a step on an H200: until programs have each other's states, and for the rest of a tile whose program
-has ``WEIGHTS_PER_PROGRAM`` weights. They decide how many programs share a tile, and how many tiles these have at a time.
+"""Microseconds of a step on an H200: until programs have each other's states, and for all else in a program that has
+``WEIGHTS_PER_PROGRAM`` weights. They decide how many programs share a tile, and how many tiles these have at a time.
 """
 
 
@@ -189,4 +189,3 @@ def plan(
         matrix=matrix,
         halves=matrix and thrice,
     )
-
