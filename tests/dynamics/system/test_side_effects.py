@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
+from global_state import global_state
 from networks import FEATURES, FEW_FORMS, FORMS, in_layout, make
 
 CALLS = {
@@ -21,26 +22,6 @@ CALLS = {
     "lyapunov": lambda rnn, x: ms.lyapunov(rnn, x, batches=2, batch_size=8, stabilisation=100, steps=20),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
-
-
-def global_state():
-    """Everything global that a call could disturb."""
-    backends = torch.backends
-    return {
-        "torch random": torch.get_rng_state().tolist(),
-        "numpy random": [getattr(part, "tolist", lambda part=part: part)() for part in np.random.get_state()],  # noqa: NPY002
-        "python random": random.getstate(),
-        "cudnn": (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic),
-        "precision": (
-            torch.get_float32_matmul_precision(),
-            backends.cuda.matmul.fp32_precision,
-            backends.mkldnn.matmul.fp32_precision,
-            backends.cudnn.rnn.fp32_precision,
-        ),
-        "defaults": (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
-        "determinism": torch.are_deterministic_algorithms_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-    }
 
 
 def module_state(rnn):
