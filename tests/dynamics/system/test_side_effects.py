@@ -112,6 +112,32 @@ def test_grad_mode_of_the_caller_does_not_matter(mode):
     assert any(not torch.equal(p, q) for p, q in zip(rnn.parameters(), start, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        *CALLS.values(),
+        lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10, algorithm="paper"),
+        lambda rnn, x: ms.warmup(rnn, x, steps=20, batch_size=8, target=0.5),
+    ],
+    ids=[*CALLS, "warmup of the paper", "warmup towards a wanted VAA"],
+)
+@pytest.mark.parametrize("kind", ["torch.nn.GRU", "module of sequences"])
+def test_the_default_device_does_not_matter(kind, call):
+    """On "meta" no number can be read: whatever is made there by mistake shows itself."""
+    x = torch.randn(6, 12, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rnn, same = make(kind), make(kind)
+    expected = call(rnn, x)
+    torch.set_default_device("meta")
+    try:
+        found = call(same, x)
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert repr(found) == repr(expected)
+    assert all(torch.equal(p, q) for p, q in zip(same.parameters(), rnn.parameters(), strict=True))
+
+
 def test_the_import_needs_only_the_core_packages():
     """In a new process: every package that importing multistable adds to what torch and numpy bring."""
     script = (

@@ -1,7 +1,7 @@
 """Settings under which a network is studied. Each context puts back what it changed, also where threads overlap."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,13 @@ def evaluating(rnn: nn.Module) -> Iterator[None]:
         for device in devices:
             stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(_in_evaluation(rnn))
+        yield
+
+
+@contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Make tensors for which no device is given on the CPU, whatever ``torch.set_default_device`` says."""
+    with torch.device("cpu") if torch.get_default_device().type != "cpu" else nullcontext():
         yield
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import check_callable, check_positive_number, positive_integer, positive_integers, shown
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
-from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
@@ -120,7 +120,8 @@ def warmup(
         limit = limit if steps is None else torch.full_like(limit, steps)
         history = WarmupHistory(goal, batch_size, final)
         with restoring(parameters), showing(history, int(limit.max()), progress) as line:
-            adjust = optimiser(parameters, lr=lr)
+            with on_the_cpu():
+                adjust = optimiser(parameters, lr=lr)
             warming = Warming(
                 *(system, data, draws, parameters, adjust, history, on_step, line),
                 *(limit, batch_size, lr, max_stabilisation, increment, eps),
@@ -153,7 +154,7 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     if bool(vaa.isnan().any()):
         warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)
-        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
+        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype, device="cpu")
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
     return vaa.tolist()
 
