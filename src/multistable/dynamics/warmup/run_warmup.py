@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_callable, check_positive_number, positive_integer, positive_integers, shown
+from multistable.arguments import (
+    check_callable,
+    check_positive_number,
+    positive_integer,
+    positive_integers,
+    shown,
+    truth_value,
+)
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
@@ -99,6 +106,7 @@ def warmup(
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
+    progress = truth_value("progress", progress)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
     with (
         torch.inference_mode(False),
