@@ -1,7 +1,7 @@
 """Checks of arguments that all parts of the library share."""
 
+import math
 import operator
-import sys
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,14 +28,14 @@ def count(name: str, value: Any) -> int:
 
 def share(name: str, value: Any) -> float:
     """``value`` as a number in [0, 1], or an error that names the argument."""
-    if not _is_number(value) or not 0 <= value <= 1:
+    if not 0 <= _as_float(value) <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
     return float(value)
 
 
 def check_positive_number(name: str, value: Any) -> None:
     """The argument ``name`` is a positive number."""
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
+    if not 0 < _as_float(value) < math.inf:
         raise ValueError(f"{name} must be a positive number, got {shown(value)}")
 
 
@@ -82,8 +82,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _as_float(value: Any) -> float:
+    """A number as a ``float``, infinite if it is too large for one; NaN if it is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _integer(name: str, value: Any, least: int, largest: int, accepted: str) -> int:

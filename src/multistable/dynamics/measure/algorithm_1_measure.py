@@ -15,6 +15,7 @@ from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
@@ -44,6 +45,7 @@ class Measure:
     periodic: float
 
 
+@interrupted_once
 def measure(
     rnn: nn.Module,
     sequences: Any,

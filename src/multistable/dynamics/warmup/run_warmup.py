@@ -18,12 +18,13 @@ from multistable.arguments import (
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
 from multistable.dynamics.warmup.default import reliable_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
-from multistable.dynamics.warmup.gradient_steps import Warming, WarmupDivergedError, restoring, warmable_parameters
+from multistable.dynamics.warmup.gradient_steps import Kept, Warming, WarmupDivergedError, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import showing
 from multistable.dynamics.warmup.verification import Verification
@@ -42,6 +43,7 @@ class WarmupWarning(UserWarning):
     """A warmup ended without making the network multistable, or without verifying its wanted VAA."""
 
 
+@interrupted_once
 def warmup(
     rnn: nn.Module,
     sequences: Any,
@@ -108,35 +110,47 @@ def warmup(
         check_positive_number(name, value)
     progress = truth_value("progress", progress)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        measured_float32(),
-        studying(rnn, sequences, batch_size=batch_size) as (system, data),
-    ):
-        batch_size = min(batch_size, len(data))
-        if batch_size < 2:
-            raise ValueError(
-                "sequences and batch_size must be at least two, since a warmup drives the states of sequences apart, "
-                f"got {len(data)} sequences and batch_size = {batch_size}"
-            )
-        parameters = warmable_parameters(rnn, system)
-        draws = Draws(generator, system.members)
-        final = min(FINAL_BATCH_SIZE, len(data))
-        goal.check(final)
-        limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
-        limit = limit if steps is None else torch.full_like(limit, steps)
-        history = WarmupHistory(goal, batch_size, final)
-        with restoring(parameters), showing(history, int(limit.max()), progress) as line:
-            with on_the_cpu():
-                adjust = optimiser(parameters, lr=lr)
-            warming = Warming(
-                *(system, data, draws, parameters, adjust, history, on_step, line),
-                *(limit, batch_size, lr, max_stabilisation, increment, eps),
-            )
-            history.vaa = _run(algorithm, warming, final)
+    kept = Kept()
+    try:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            measured_float32(),
+            studying(rnn, sequences, batch_size=batch_size) as (system, data),
+        ):
+            batch_size = min(batch_size, len(data))
+            if batch_size < 2:
+                raise ValueError(
+                    "sequences and batch_size must be at least two, since a warmup drives the states of sequences "
+                    f"apart, got {len(data)} sequences and batch_size = {batch_size}"
+                )
+            parameters = warmable_parameters(rnn, system)
+            draws = Draws(generator, system.members)
+            final = min(FINAL_BATCH_SIZE, len(data))
+            goal.check(final)
+            limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
+            limit = limit if steps is None else torch.full_like(limit, steps)
+            history = WarmupHistory(goal, batch_size, final)
+            kept.keep(parameters)
+            with showing(history, int(limit.max()), progress) as line:
+                with on_the_cpu():
+                    adjust = optimiser(parameters, lr=lr)
+                warming = Warming(
+                    *(system, data, draws, parameters, adjust, history, on_step, line),
+                    *(limit, batch_size, lr, max_stabilisation, increment, eps),
+                )
+                history.vaa = _run(algorithm, warming, final)
+            kept.put_back_gradients()
+    except BaseException:
+        # A first interrupt may come only now, in what undoes another failure; a second one waits.
+        try:
+            kept.put_back()
+        except BaseException:
+            kept.put_back()
+            raise
+        raise
     for message in history.failures():
-        warnings.warn(message, WarmupWarning, stacklevel=2)
+        warnings.warn(message, WarmupWarning, stacklevel=3)
     return history
 
 
