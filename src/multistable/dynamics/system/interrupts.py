@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,20 +15,36 @@ LONGEST_WAIT = 10.0
 """Seconds after which an interrupt is no longer held back: then something else must have caught the first one."""
 
 
+_present: ContextVar["_Interrupts | None"] = ContextVar("interrupts", default=None)
+
+
 def interrupted_once(function: Callable[P, R]) -> Callable[P, R]:
     """Let the first keyboard interrupt end a call at once, and hold back those after it until the call has ended."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         interrupts = _Interrupts()
+        token = _present.set(interrupts)
         try:
             interrupts.install()
             return function(*args, **kwargs)
         finally:
             interrupts.ended = True
+            _present.reset(token)
             interrupts.remove()
 
     return call
+
+
+def hold_back() -> None:
+    """Hold back interrupts from here to the end of the call that is :func:`interrupted_once`.
+
+    To be called where something begins to be put back, inside the contexts that do so: one that is interrupted before
+    its first line puts nothing back.
+    """
+    interrupts = _present.get()
+    if interrupts is not None:
+        interrupts.ended = True
 
 
 class _Interrupts:

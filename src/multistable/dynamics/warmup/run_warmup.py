@@ -18,7 +18,7 @@ from multistable.arguments import (
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
-from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.interrupts import hold_back, interrupted_once
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
@@ -110,27 +110,27 @@ def warmup(
         check_positive_number(name, value)
     progress = truth_value("progress", progress)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
-    kept = Kept()
-    try:
-        with (
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            measured_float32(),
-            studying(rnn, sequences, batch_size=batch_size) as (system, data),
-        ):
-            batch_size = min(batch_size, len(data))
-            if batch_size < 2:
-                raise ValueError(
-                    "sequences and batch_size must be at least two, since a warmup drives the states of sequences "
-                    f"apart, got {len(data)} sequences and batch_size = {batch_size}"
-                )
-            parameters = warmable_parameters(rnn, system)
-            draws = Draws(generator, system.members)
-            final = min(FINAL_BATCH_SIZE, len(data))
-            goal.check(final)
-            limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
-            limit = limit if steps is None else torch.full_like(limit, steps)
-            history = WarmupHistory(goal, batch_size, final)
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        measured_float32(),
+        studying(rnn, sequences, batch_size=batch_size) as (system, data),
+    ):
+        batch_size = min(batch_size, len(data))
+        if batch_size < 2:
+            raise ValueError(
+                "sequences and batch_size must be at least two, since a warmup drives the states of sequences apart, "
+                f"got {len(data)} sequences and batch_size = {batch_size}"
+            )
+        parameters = warmable_parameters(rnn, system)
+        draws = Draws(generator, system.members)
+        final = min(FINAL_BATCH_SIZE, len(data))
+        goal.check(final)
+        limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
+        limit = limit if steps is None else torch.full_like(limit, steps)
+        history = WarmupHistory(goal, batch_size, final)
+        kept = Kept()
+        try:
             kept.keep(parameters)
             with showing(history, int(limit.max()), progress) as line:
                 with on_the_cpu():
@@ -140,15 +140,14 @@ def warmup(
                     *(limit, batch_size, lr, max_stabilisation, increment, eps),
                 )
                 history.vaa = _run(algorithm, warming, final)
-            kept.put_back_gradients()
-    except BaseException:
-        # A first interrupt may come only now, in what undoes another failure; a second one waits.
-        try:
-            kept.put_back()
+            hold_back()
         except BaseException:
-            kept.put_back()
+            try:
+                hold_back()
+            finally:  # also if the first interrupt comes just now
+                kept.put_back()
             raise
-        raise
+        kept.put_back_gradients()
     for message in history.failures():
         warnings.warn(message, WarmupWarning, stacklevel=3)
     return history
