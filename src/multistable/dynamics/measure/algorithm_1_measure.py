@@ -66,9 +66,10 @@ def measure(
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
             any module that is called as ``(input, state) -> (output, state)``.
         sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
-            an iterable of such batches; of tuples such as (inputs, targets) the first entry is taken. An ensemble takes
-            one set for all members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted
-            in place of tensors. All are converted to the network's type and device.
+            an iterable of such batches, which must have an end; of tuples such as (inputs, targets) the first entry is
+            taken, and of (padded, lengths) each sequence up to its length. An ensemble takes one set for all members,
+            or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted in place of tensors. All
+            are converted to the network's type and device.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
             sequences, all are taken.
