@@ -66,15 +66,14 @@ def test_hooks_and_forwards_of_ones_own_count(changed, how, make):
 
 
 @pytest.mark.parametrize("how", [*HOOKS, "backward hook"])
-def test_from_torch_does_not_drop_what_it_cannot_copy(changed, how):
-    rnn = nn.GRU(FEATURES, 4)
+@pytest.mark.parametrize("convert", [ms.from_torch, ms.to_torch])
+def test_a_conversion_does_not_drop_what_it_cannot_copy(changed, how, convert):
+    rnn = nn.GRU(FEATURES, 4) if convert is ms.from_torch else ms.RNN("gru", FEATURES, 4)
     if how == "backward hook":
         rnn.register_full_backward_hook(lambda *_: None)
     changed(rnn, how)
-    with pytest.raises(
-        TypeError, match=r"only weights can be copied, got a (GRU|Own) with hooks or a forward of its own"
-    ):
-        ms.from_torch(rnn)
+    with pytest.raises(TypeError, match=r"only weights are copied, no hooks .*, got a (GRU|RNN|Own) with some"):
+        convert(rnn)
 
 
 @pytest.mark.parametrize("how", HOOKS)
