@@ -6,6 +6,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import at_time, studying
 from networks import FEATURES, state_after
 
 HOOKS = ["forward hook", "forward pre-hook", "own forward", "global pre-hook", "global hook", "own call"]
@@ -135,6 +136,16 @@ def test_states_that_are_updated_in_place_are_those_of_their_step(steps):
         assert function(rnn, x, **settings, generator=generator()) == function(
             rnn, x, **settings, generator=generator()
         )
+
+
+def test_a_state_that_is_given_on_is_not_updated_in_place():
+    rnn, x = InPlace(FEATURES, 4), torch.randn(7, 5, FEATURES, generator=generator())
+    with studying(rnn, x) as (system, _):
+        (((state,),),) = states = at_time(system.advance(x), -1)
+        before = state.clone()
+        system.advance(x, states)
+        system.only_last(x, states)
+    assert torch.equal(state, before)
 
 
 class Reservoir(nn.Module):
