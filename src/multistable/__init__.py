@@ -13,7 +13,7 @@ from multistable.dynamics.measure import (
     vaa,
     vaa_star,
 )
-from multistable.dynamics.system import backends
+from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
 from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
 from multistable.scan import check, engine
@@ -50,6 +50,7 @@ __all__ = [
     "lyapunov",
     "measure",
     "reachable_states",
+    "recurrent_parts",
     "to_torch",
     "vaa",
     "vaa_star",

@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from multistable.cells import GRU, LSTM, Cell, ChronoLSTM
 from multistable.cells.elman import Elman
+from multistable.cells.projected_lstm import ProjectedLSTM
 from multistable.networks.layers import Single
 from multistable.networks.rnn import RNN
 
@@ -26,7 +29,16 @@ _KINDS: dict[type[nn.Module], type[Cell[Any]]] = {
 }
 
 # Where PyTorch keeps each of our gates. Every one of these permutations is its own inverse.
-_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {Elman: (0,), GRU: (1, 0, 2), LSTM: (1, 0, 3, 2)}
+_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {
+    Elman: (0,),
+    GRU: (1, 0, 2),
+    LSTM: (1, 0, 3, 2),
+    ProjectedLSTM: (1, 0, 3, 2),
+}
+
+
+# Hooks that derive a weight from other parameters before each call: how weights were parametrised in earlier versions.
+_DERIVING = (WeightNorm, SpectralNorm)
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,9 @@ class TorchRecurrence:
 
     def cell(self) -> Cell[Any]:
         """The cell over the module's own parameters: gradients flow to them."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        for derive in self.module._forward_pre_hooks.values():
+            derive(self.module, ())
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         return self.outline.bind(_from_torch(type(self.outline), *(self._parameter(name) for name in names)))
 
     def _parameter(self, name: str) -> Any:
@@ -48,20 +62,31 @@ class TorchRecurrence:
 
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
+    directions = torch_directions(module)
+    if directions is not None and any(len(layer) > 1 for layer in directions):
+        raise ValueError(f"{type(module).__name__} with bidirectional=True is not supported: it has two states")
+    return None if directions is None else [layer[0] for layer in directions]
+
+
+def torch_directions(module: Any) -> list[tuple[TorchRecurrence, ...]] | None:
+    """For each layer of a ``torch.nn`` recurrence its one direction, or both; ``None`` for any other module."""
     torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
     # A user's own forward, or hooks before it, may do anything: such a module is called as it is, not taken apart.
-    if torch_kind is None or type(module).forward is not torch_kind.forward or module._forward_pre_hooks:
+    if torch_kind is None or type(module).forward is not torch_kind.forward:
         return None
-    kind = _KINDS[torch_kind]
-    for name in ("bidirectional", "proj_size"):
-        if getattr(module, name, False):
-            raise ValueError(f"{type(module).__name__} with {name}={getattr(module, name)} is not supported")
+    if not all(isinstance(hook, _DERIVING) for hook in module._forward_pre_hooks.values()):
+        return None
+    kind, sizes = _KINDS[torch_kind], [module.hidden_size]
     options = {**_options(module), "device": "meta"}
-    suffixes = [f"_l{i}" for i in range(module.num_layers)] if isinstance(module, nn.RNNBase) else [""]
-    sizes = [module.hidden_size if i else module.input_size for i in range(len(suffixes))]
+    if getattr(module, "proj_size", 0):
+        kind, sizes = ProjectedLSTM, [module.hidden_size, module.proj_size]
+    if not isinstance(module, nn.RNNBase):
+        return [(TorchRecurrence(module, "", kind(module.input_size, *sizes, **options)),)]
+    ways = ("", "_reverse") if module.bidirectional else ("",)
+    inputs = [len(ways) * sizes[-1] if layer else module.input_size for layer in range(module.num_layers)]
     return [
-        TorchRecurrence(module, suffix, kind(size, module.hidden_size, **options))
-        for suffix, size in zip(suffixes, sizes, strict=True)
+        tuple(TorchRecurrence(module, f"_l{layer}{way}", kind(size, *sizes, **options)) for way in ways)
+        for layer, size in enumerate(inputs)
     ]
 
 
@@ -79,6 +104,8 @@ def from_torch(module: Any) -> RNN:
     layers = torch_recurrences(module)
     if layers is None or not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+    if getattr(module, "proj_size", 0):
+        raise ValueError(f"{type(module).__name__} with proj_size={module.proj_size} is not supported by ms.RNN")
     if module.dropout:
         raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
     like = next(module.parameters())
@@ -124,13 +151,19 @@ def to_torch(network: RNN) -> nn.RNNBase:
 
 
 def _from_torch(
-    kind: type[Cell[Any]], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None, bias_hh: Tensor | None
+    kind: type[Cell[Any]],
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    weight_hr: Tensor | None,
 ) -> dict[str, Tensor]:
     """The weights of our cell, derived from those of ``torch.nn`` by differentiable operations."""
     if bias_ih is None or bias_hh is None:
         bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
     weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
-    return {**weights, "bias": _reorder(kind, bias_ih), "recurrent_bias": _reorder(kind, bias_hh)}
+    weights |= {"bias": _reorder(kind, bias_ih), "recurrent_bias": _reorder(kind, bias_hh)}
+    return weights if weight_hr is None else {**weights, "projection": weight_hr.T}
 
 
 def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:

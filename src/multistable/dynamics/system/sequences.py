@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ class SequenceSet:
     """Sequences padded to one length.
 
     ``padded`` is ``(time, n, features)``, or ``(time, R, n, features)`` where each member of an ensemble has its
-    own; ``lengths (n,)`` are the sequences' own lengths.
+    own; ``lengths (n,)`` are the sequences' own lengths; ``before (n, d)`` are the whole states before the first step,
+    ``None`` where these are zero.
     """
 
     padded: Tensor
     lengths: Tensor
+    before: Tensor | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -41,7 +43,7 @@ class SequenceSet:
 
     def of_members(self, members: Sequence[int]) -> "SequenceSet":
         """The sequences of some members of an ensemble; sequences that all members share stay as they are."""
-        return self if self.padded.dim() == 3 else SequenceSet(self.padded[:, list(members)], self.lengths)
+        return self if self.padded.dim() == 3 else replace(self, padded=self.padded[:, list(members)])
 
     def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Some of the sequences, by indices ``(..., k)`` where ``...`` is empty or the members of an ensemble.
@@ -54,6 +56,10 @@ class SequenceSet:
             return self.padded[:, where], self.lengths[indices]
         members = torch.arange(len(where), device=where.device).unsqueeze(-1)
         return self.padded[:, members, where], self.lengths[indices]
+
+    def states_before(self, indices: Tensor) -> Tensor | None:
+        """The whole states ``(..., k, d)`` of some of the sequences before their first step; ``None`` if zero."""
+        return None if self.before is None else self.before[indices.to(self.before.device)]
 
 
 def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | None = None) -> SequenceSet:
@@ -77,6 +83,11 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
     joined = pieces[0] if len(pieces) == 1 else _join(pieces)
     if int(joined.lengths.min()) == 0:
         raise ValueError("sequences must have at least one time step, got a sequence of length 0")
+    if not (joined.padded.is_floating_point() or joined.padded.dtype == torch.bool):
+        raise TypeError(
+            f"sequences must be of a floating-point type, got {joined.padded.dtype}: of whole numbers that are tokens "
+            "pass the model that embeds them, ms.measure(model, batches); of others sequences.float()"
+        )
     if not torch.isfinite(joined.padded).all():
         raise ValueError("sequences must be finite, got NaN or infinity")
     return joined
@@ -100,7 +111,7 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
     elif _is_list_of_sequences(sequences):
         yield _from_list(sequences)
     elif isinstance(sequences, Iterable) and not isinstance(sequences, str | bytes | dict):
-        with _global_randomness_kept():
+        with global_randomness_kept():
             for batch in sequences:
                 yield _from_batch(batch, batch_first, members)
     else:
@@ -176,7 +187,7 @@ def _join(pieces: list[SequenceSet]) -> SequenceSet:
 
 
 @contextmanager
-def _global_randomness_kept() -> Iterator[None]:
+def global_randomness_kept() -> Iterator[None]:
     """Put back the global generators, from which reading a data loader draws."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

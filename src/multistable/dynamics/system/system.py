@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
+from multistable.dynamics.system.directions import Direction
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
+from multistable.dynamics.system.parts import unwrapped
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
@@ -71,6 +73,18 @@ class System:
     def constant_input(self, layer: int, draws: Draws) -> Tensor:
         """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""
         return draws.normal(1, self.layers[layer].input_size).to(device=self.device, dtype=self.dtype)
+
+    def unflat(self, whole: Tensor | None) -> States | None:
+        """The state of each layer, taken from whole states ``(..., n, d)``: the inverse of :func:`flat`."""
+        if whole is None:
+            return None
+        whole = whole.to(device=self.device, dtype=self.dtype)
+        one_step = whole.new_zeros(1, *whole.shape[:-1], self.input_size)
+        with torch.no_grad():
+            like = self.only_last(one_step)
+        sizes = [field.shape[-1] for layer in like for cell in layer for field in cell]
+        fields = iter(whole.split(sizes, dim=-1))
+        return map_states(lambda _: next(fields), like)
 
     def advance(self, u: Tensor, states: States | None = None) -> States:
         """All states of all layers over inputs ``u``, each field with time first."""
@@ -144,6 +158,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    rnn = unwrapped(rnn)
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
@@ -157,6 +172,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
 
 def system_of(rnn: nn.Module, features: int) -> System:
     """The network as a system. ``features`` is the size of its input, which not every module tells."""
+    rnn = unwrapped(rnn)
     layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
     like = example_of(rnn)
     return System(layers, members_of(rnn), like.device, like.dtype)
@@ -168,6 +184,9 @@ def _batch_first(rnn: nn.Module) -> bool:
 
 def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
     """The layers of a network whose equations are known; ``None`` for any other module."""
+    rnn = unwrapped(rnn)
+    if isinstance(rnn, Direction):
+        return [rnn.layer]
     if isinstance(rnn, Ensemble):
         rnn = rnn.network
     if isinstance(rnn, RNN):
