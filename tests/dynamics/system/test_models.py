@@ -14,6 +14,7 @@ import models
 import multistable as ms
 from models import FEATURES, TIME, UNITS, N, numbers, seeded, tokens
 from multistable.dynamics.system.models import WANTED, each_part
+from multistable.dynamics.system.sequences import PaddedSequences, SequenceSet
 
 SMALL = {"batches": 2, "stabilisation": 60}
 SHORT = {"algorithm": "paper", "steps": 2, "batch_size": 16, "max_stabilisation": 5}
@@ -22,8 +23,15 @@ BATCH = numbers(TIME, N, FEATURES)
 
 
 def read(model, batches, **options):
-    """What the parts read: for one part a set of sequences, for several a dict."""
-    return each_part(lambda network, data: data, model, batches, **options)
+    """What the parts read: for one part a set of padded sequences, for several a dict."""
+    return each_part(lambda network, data: padded(data), model, batches, **options)
+
+
+def padded(data):
+    if isinstance(data, SequenceSet):
+        u, lengths = data.select(torch.arange(len(data)))
+        return PaddedSequences(u, lengths, before=data.before)
+    return data
 
 
 def same(a, b):

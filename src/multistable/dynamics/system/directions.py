@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.dynamics.system.modules import TorchLayer
-from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.sequences import PaddedSequences, SequenceSet
 from multistable.networks.convert import TorchRecurrence, torch_directions
 
 WAYS = ("forward", "backward")
@@ -58,18 +58,18 @@ def read_by(module: nn.Module, direction: str, data: SequenceSet) -> SequenceSet
         place = (2 * layer + way) * width
         return None if data.before is None else data.before[:, place : place + width]
 
-    u, lengths = data.padded, data.lengths
+    u, lengths = data.select(torch.arange(len(data), device="cpu"))
     for layer, both in enumerate(layers[:wanted]):
         outputs = []
         for index, recurrence in enumerate(both):
-            read = SequenceSet(_reversed(u, lengths) if index else u, lengths, before=before(layer, index))
+            read = PaddedSequences(_reversed(u, lengths) if index else u, lengths, before=before(layer, index))
             output = _output(TorchLayer(recurrence), read)
             outputs.append(_reversed(output, lengths) if index else output)
         u = torch.cat(outputs, dim=-1)
-    return SequenceSet(_reversed(u, lengths) if way else u, lengths, before=before(wanted, way))
+    return PaddedSequences(_reversed(u, lengths) if way else u, lengths, before=before(wanted, way))
 
 
-def _output(layer: TorchLayer, data: SequenceSet) -> Tensor:
+def _output(layer: TorchLayer, data: PaddedSequences) -> Tensor:
     like = next(layer.parameters())
     layer_at_rest = layer.with_present_weights()
     state = None

@@ -17,8 +17,9 @@ from multistable.dynamics.system.contexts import evaluating, ieee_float32
 from multistable.dynamics.system.directions import directions, read_by
 from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state, unwrapped
+from multistable.dynamics.system.reading import global_randomness_kept, sequence_set
 from multistable.dynamics.system.reads import Reads
-from multistable.dynamics.system.sequences import AtMost, SequenceSet, global_randomness_kept, sequence_set
+from multistable.dynamics.system.sequences import AtMost, SequenceSet
 
 Result = TypeVar("Result")
 
@@ -153,7 +154,8 @@ def _keeps_convention(module: nn.Module, first: Any) -> bool:
     try:
         data = sequence_set([first] if not isinstance(first, Tensor) else first, batch_first=batch_first)
         like = example_of(module)
-        u = data.padded[:4, :2].to(like)
+        u, _ = data.select(torch.arange(min(2, len(data)), device="cpu"))
+        u = u[:4].to(like)
         u = torch.cat([u] * 4)[:4]
         with running(module):
 

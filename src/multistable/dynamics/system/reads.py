@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 
 from multistable.cells.base import Cell
 from multistable.dynamics.system.modules import ModuleLayer
-from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.sequences import PaddedSequences, RaggedSequences, SequenceSet
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.rnn import RNN
 
@@ -87,16 +87,21 @@ class Reads:
         """What was read, at most as many sequences as wanted."""
         pieces, before = self._pieces[: self._wanted], self._before[: self._wanted]
         whole = [torch.cat(parts) for parts in pieces]
-        padded = pad_sequence(whole)
-        if padded.dim() == 4:  # with a dimension of members, which stands before that of the sequences
-            padded = padded.movedim(2, 1)
-        if not torch.isfinite(padded).all():
-            raise ValueError(f"what {self.name or 'the network'} reads must be finite, got NaN or infinity")
+        lengths = torch.tensor([len(sequence) for sequence in whole], device="cpu")
         given = [state for state in before if state is not None]
         start = None
         if given:
             start = torch.stack([torch.zeros_like(given[0]) if state is None else state for state in before])
-        return SequenceSet(padded, torch.tensor([len(sequence) for sequence in whole], device="cpu"), before=start)
+        of_members = whole[0].dim() == 3
+        data: SequenceSet
+        if of_members or len(set(lengths.tolist())) == 1:
+            padded = pad_sequence(whole)
+            data = PaddedSequences(padded.movedim(2, 1) if of_members else padded, lengths, before=start)
+        else:
+            data = RaggedSequences(torch.cat(whole), lengths, before=start)
+        if not torch.isfinite(data.numbers).all():
+            raise ValueError(f"what {self.name or 'the network'} reads must be finite, got NaN or infinity")
+        return data
 
     def _continued(self, n: int, before: Tensor | None) -> list[int | None]:
         """Which sequence each of n rows goes on with, or begins; ``None`` where nothing is kept."""

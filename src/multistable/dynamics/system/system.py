@@ -14,7 +14,8 @@ from multistable.dynamics.system.directions import Direction
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.parts import unwrapped
-from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
+from multistable.dynamics.system.reading import sequence_set
+from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import CellLayer, Layer, LayerState, Single
@@ -167,6 +168,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
+        check_range(data, system.dtype)
         yield system, data
 
 
