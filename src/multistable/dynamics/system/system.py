@@ -15,7 +15,7 @@ from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import CellLayer, Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Layer, LayerState, Single, StackLayer
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
@@ -157,7 +157,14 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
 
 def system_of(rnn: nn.Module, features: int) -> System:
     """The network as a system. ``features`` is the size of its input, which not every module tells."""
-    layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
+    known = _known_layers(rnn)
+    network = rnn.network if isinstance(rnn, Ensemble) else rnn
+    if known is not None and getattr(network, "bidirectional", False):
+        raise ValueError(
+            f"{type(network).__name__} with bidirectional=True is not supported: a network that reads from both ends "
+            "has no state that a later input could follow"
+        )
+    layers: Sequence[Layer] = known or [ModuleLayer(rnn, features, _batch_first(rnn))]
     like = example_of(rnn)
     return System(layers, members_of(rnn), like.device, like.dtype)
 
@@ -166,12 +173,12 @@ def _batch_first(rnn: nn.Module) -> bool:
     return bool(getattr(rnn, "batch_first", False))
 
 
-def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
+def _known_layers(rnn: nn.Module) -> list[StackLayer] | None:
     """The layers of a network whose equations are known; ``None`` for any other module."""
     if isinstance(rnn, Ensemble):
         rnn = rnn.network
     if isinstance(rnn, RNN):
-        return cast(list[CellLayer], list(rnn.layers))
+        return cast(list[StackLayer], list(rnn.layers))
     if isinstance(rnn, Cell):
         return [Single(rnn)]
     recurrences = torch_recurrences(rnn)
