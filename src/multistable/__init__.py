@@ -15,7 +15,7 @@ from multistable.dynamics.measure import (
 )
 from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
-from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
+from multistable.networks import RNN, Double, Ensemble, doubled, from_torch, to_torch
 from multistable.scan import check, engine
 
 __version__ = "0.1.0"
@@ -45,6 +45,7 @@ __all__ = [
     "attractors",
     "backends",
     "check",
+    "doubled",
     "engine",
     "from_torch",
     "lyapunov",

@@ -18,6 +18,7 @@ class GRU(Cell[Hidden]):
     """
 
     State = Hidden
+    casts_to_state = True
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:

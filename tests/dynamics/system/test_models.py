@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -173,6 +174,27 @@ def test_each_layer_and_field_of_a_state_that_is_passed_in_is_where_it_belongs()
         assert sequence.isfinite().all()
 
 
+def test_a_state_that_is_reset_begins_a_sequence():
+    class Episodes(nn.Module):
+        def __init__(self, batch_first):
+            super().__init__()
+            self.rnn = ms.RNN("gru", FEATURES, UNITS, batch_first=batch_first)
+
+        def forward(self, x, resets, state):
+            return self.rnn(x, state, resets=resets)[0]
+
+    resets = torch.zeros(TIME, N, dtype=torch.bool)
+    resets[0, 0] = resets[3, 1] = resets[5, 1] = True
+    state = numbers(1, N, UNITS)
+    for batch_first in (False, True):
+        x, of_x = (BATCH.transpose(0, 1), resets.T) if batch_first else (BATCH, resets)
+        data = read(Episodes(batch_first), [(x, of_x, state)], forward=lambda model, batch: model(*batch))
+        assert torch.equal(data.lengths[[0, 1, N, N + 1]], torch.tensor([TIME, 3, 2, TIME - 5]))
+        assert torch.equal(data.padded[: TIME - 5, N + 1], BATCH[5:, 1])
+        assert not data.before[[0, N, N + 1]].any()
+        assert torch.equal(data.before[1:N], state[0, 1:])
+
+
 def test_a_part_that_is_called_twice_reads_both():
     data = read(models.Twice(), BATCH)
     assert torch.equal(data.padded, torch.cat([BATCH, BATCH.flip(0)], dim=1))
@@ -206,7 +228,7 @@ def test_a_model_that_is_a_network_itself_is_taken_as_one():
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, partial(ms.RNN, "lstm")], ids=["GRU", "LSTM", "own LSTM"])
 def test_each_direction_is_a_network_of_its_own(kind, layers):
     rnn = seeded(kind, FEATURES, UNITS, layers, bidirectional=True).double()
     names = [f"{layer}.{way}" for layer in range(layers) for way in ("forward", "backward")]

@@ -7,20 +7,23 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.modules import TorchLayer
 from multistable.dynamics.system.sequences import PaddedSequences, SequenceSet
-from multistable.networks.convert import TorchRecurrence, torch_directions
+from multistable.networks.convert import torch_recurrences
+from multistable.networks.layers import StackLayer
+from multistable.networks.pieces import reversed_in_time
+from multistable.networks.rnn import RNN
 
 WAYS = ("forward", "backward")
 
 
 class Direction(nn.Module):
-    """One direction of one layer of a bidirectional ``torch.nn`` recurrence, over that module's own parameters.
+    """One direction of one layer of a bidirectional network, over that network's own parameters.
 
     It reads sequences ``(time, n, features)`` in its own order: the backward direction is given them reversed.
     """
 
-    def __init__(self, recurrence: TorchRecurrence) -> None:
+    def __init__(self, layer: StackLayer) -> None:
         super().__init__()
-        self.layer = TorchLayer(recurrence)
+        self.layer = layer
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """The output ``(time, n, units)``, and the state after the last step."""
@@ -30,13 +33,13 @@ class Direction(nn.Module):
 
 def directions(module: nn.Module) -> dict[str, nn.Module]:
     """The networks that a recurrent module consists of: itself, or by name each direction of each layer."""
-    layers = torch_directions(module)
-    if layers is None or len(layers[0]) == 1:
+    layers = _layers(module)
+    if layers is None:
         return {"": module}
     return {
-        _name(layers, layer, way): Direction(recurrence)
+        _name(layers, layer, way): Direction(network)
         for layer, both in enumerate(layers)
-        for way, recurrence in zip(WAYS, both, strict=True)
+        for way, network in zip(WAYS, both, strict=True)
     }
 
 
@@ -45,12 +48,15 @@ def read_by(module: nn.Module, direction: str, data: SequenceSet) -> SequenceSet
 
     It is computed with the present weights of the layers below, so it holds until these change.
     """
-    layers = torch_directions(module)
+    layers = _layers(module)
     if layers is None or not direction:
         return data
     names = [[_name(layers, layer, way) for way in WAYS] for layer in range(len(layers))]
     (wanted,) = (layer for layer, both in enumerate(names) if direction in both)
     way = names[wanted].index(direction)
+    u, lengths = data.select(torch.arange(len(data), device="cpu"))
+    long = lengths.to(u.device)
+    backward = reversed_in_time(u, long)
     width = 0 if data.before is None else data.before.shape[-1] // (2 * len(layers))
 
     def before(layer: int, way: int) -> Tensor | None:
@@ -58,34 +64,35 @@ def read_by(module: nn.Module, direction: str, data: SequenceSet) -> SequenceSet
         place = (2 * layer + way) * width
         return None if data.before is None else data.before[:, place : place + width]
 
-    u, lengths = data.select(torch.arange(len(data), device="cpu"))
-    for layer, both in enumerate(layers[:wanted]):
-        outputs = []
-        for index, recurrence in enumerate(both):
-            read = PaddedSequences(_reversed(u, lengths) if index else u, lengths, before=before(layer, index))
-            output = _output(TorchLayer(recurrence), read)
-            outputs.append(_reversed(output, lengths) if index else output)
-        u = torch.cat(outputs, dim=-1)
-    return PaddedSequences(_reversed(u, lengths) if way else u, lengths, before=before(wanted, way))
+    for index, both in enumerate(layers[:wanted]):
+        output = _output(both[0], u, before(index, 0))
+        output_backward = _output(both[1], backward, before(index, 1))
+        u = torch.cat([output, reversed_in_time(output_backward, long)], dim=-1)
+        backward = reversed_in_time(u, long)
+    return PaddedSequences(backward if way else u, lengths, before=before(wanted, way))
 
 
-def _output(layer: TorchLayer, data: PaddedSequences) -> Tensor:
+def _layers(module: Any) -> list[tuple[StackLayer, ...]] | None:
+    """The two directions of each layer of a bidirectional network; ``None`` for any other module."""
+    if not getattr(module, "bidirectional", False):
+        return None
+    if isinstance(module, RNN):
+        return [layer.directions for layer in module.layers]  # type: ignore[misc]
+    recurrences = torch_recurrences(module)
+    if recurrences is None:
+        return None
+    both: Any = [TorchLayer(recurrence) for recurrence in recurrences]
+    return list(zip(both[::2], both[1::2], strict=True))
+
+
+def _output(layer: StackLayer, u: Tensor, before: Tensor | None) -> Tensor:
     like = next(layer.parameters())
-    layer_at_rest = layer.with_present_weights()
-    state = None
-    if data.before is not None:
-        _, after = layer_at_rest(data.padded[:1].to(like))
-        sizes = [field.shape[-1] for field in after[0]]
-        state = (after[0]._make(data.before.to(like).split(sizes, dim=-1)),)
-    output, _ = layer_at_rest(data.padded.to(like), state)
-    return output
-
-
-def _reversed(padded: Tensor, lengths: Tensor) -> Tensor:
-    """Sequences ``(time, n, features)``, each from its own last step to its first; what follows stays."""
-    time = torch.arange(len(padded), device="cpu").unsqueeze(-1)
-    index = torch.where(time < lengths, lengths - 1 - time, time).to(padded.device)
-    return padded.gather(0, index.unsqueeze(-1).expand_as(padded))
+    at_rest, u, state = layer.with_present_weights(), u.to(like), None
+    if before is not None:
+        _, after = at_rest(u[:1])
+        fields = iter(before.to(like).split([field.shape[-1] for cell in after for field in cell], dim=-1))
+        state = tuple(cell._make(next(fields) for _ in cell) for cell in after)
+    return at_rest(u, state)[0]
 
 
 def _name(layers: list[Any], layer: int, way: str) -> str:

@@ -16,10 +16,11 @@ from multistable.dynamics.system.batches import Forward, batches_of, call, colum
 from multistable.dynamics.system.contexts import evaluating, ieee_float32
 from multistable.dynamics.system.directions import directions, read_by
 from multistable.dynamics.system.modules import example_of
-from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state, unwrapped
+from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state
 from multistable.dynamics.system.reading import global_randomness_kept, sequence_set
 from multistable.dynamics.system.reads import Reads
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.networks.wrappers import unwrapped
 
 Result = TypeVar("Result")
 

@@ -1,7 +1,6 @@
 """The recurrent parts of a model: which there are, and what each is called."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from torch import nn
 
@@ -9,11 +8,10 @@ from multistable.cells.base import Cell
 from multistable.dynamics.system.directions import Direction, directions
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.rnn import RNN
+from multistable.networks.wrappers import unwrapped
 
 RECURRENT = (nn.RNNBase, nn.RNNCellBase, RNN, Cell, Ensemble)
 """The modules that are found by their kind."""
-
-WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
 def recurrent_parts(model: nn.Module) -> dict[str, nn.Module]:
@@ -47,18 +45,6 @@ def module_of_name(model: nn.Module, name: str) -> nn.Module | None:
         if children.get(step) is None:
             return None
         module = unwrapped(children[step])
-    return module
-
-
-def unwrapped(module: Any) -> Any:
-    """The module that ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel`` was applied to."""
-    while isinstance(module, nn.Module):
-        inner = module._modules.get("_orig_mod")
-        if isinstance(module, WRAPPERS):
-            inner = module.module
-        if inner is None:
-            break
-        module = inner
     return module
 
 

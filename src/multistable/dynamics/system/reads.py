@@ -1,6 +1,7 @@
 """What the recurrent modules of a model read while the model runs, as sequences."""
 
 import inspect
+import itertools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -67,13 +68,17 @@ class Reads:
         x, state = (*(given.get(name) for name in names), None)[:2]
         u, lengths = self._by_time(x)
         before = None if state is None else self._flat(state, u)
+        resets = self._resets(given.get("resets"), u)
+        if before is not None:
+            before = before.masked_fill(resets[0].unsqueeze(-1), 0)
         rows = self._continued(u.shape[1], before)
+        starts = [of_row.nonzero().flatten().tolist() for of_row in resets.T] if resets.any() else [[]] * len(rows)
         for row, sequence in enumerate(rows):
-            if sequence is not None:
-                # A copy: the model may write into its tensors later.
-                piece = u[: lengths[row], row].detach().clone()
-                self._pieces[sequence].append(piece)
-                self._bytes += piece.nbytes
+            whole = u[: lengths[row], row]
+            cuts = [0, *(cut for cut in starts[row] if 0 < cut < len(whole)), len(whole)]
+            for start, end in itertools.pairwise(cuts):
+                rows[row] = self._new(None) if start else sequence
+                self._keep(rows[row], whole[start:end])
         self._rows, self._given = rows, before
 
     def end(self, module: nn.Module, arguments: Any, options: Any, output: Any) -> None:
@@ -128,6 +133,24 @@ class Reads:
         self._pieces.append([])
         self._before.append(before)
         return len(self._pieces) - 1
+
+    def _keep(self, sequence: int | None, piece: Tensor) -> None:
+        if sequence is not None:
+            # A copy: the model may write into its tensors later.
+            self._pieces[sequence].append(piece.detach().clone())
+            self._bytes += piece.nbytes
+
+    def _resets(self, resets: Any, u: Tensor) -> Tensor:
+        """Before which steps of ``u (time, n, features)`` an ``ms.RNN`` sets its state to zero, ``(time, n)``."""
+        if resets is None:
+            return torch.zeros(u.shape[:2], dtype=torch.bool)
+        if isinstance(resets, PackedSequence):
+            resets = pad_packed_sequence(resets)[0]
+        elif resets.dim() == 1:
+            resets = resets.unsqueeze(1)
+        elif self.module.batch_first:
+            resets = resets.T
+        return resets.cpu()
 
     def _by_time(self, x: Any) -> tuple[Tensor, list[int]]:
         """An input as ``(time, n, features)``, and the length of each row."""

@@ -13,13 +13,13 @@ from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.directions import Direction
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
-from multistable.dynamics.system.parts import unwrapped
 from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import CellLayer, Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Layer, LayerState, Single, StackLayer
 from multistable.networks.rnn import RNN
+from multistable.networks.wrappers import unwrapped
 from multistable.scan import choose
 
 # Where only some states are needed, those of this many time steps are in memory at once.
@@ -175,7 +175,14 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
 def system_of(rnn: nn.Module, features: int) -> System:
     """The network as a system. ``features`` is the size of its input, which not every module tells."""
     rnn = unwrapped(rnn)
-    layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
+    known = _known_layers(rnn)
+    network = rnn.network if isinstance(rnn, Ensemble) else rnn
+    if known is not None and getattr(network, "bidirectional", False):
+        raise ValueError(
+            f"{type(network).__name__} with bidirectional=True has two states that nothing joins: take each direction "
+            "by itself, ms.recurrent_parts(network) has them"
+        )
+    layers: Sequence[Layer] = known or [ModuleLayer(rnn, features, _batch_first(rnn))]
     like = example_of(rnn)
     return System(layers, members_of(rnn), like.device, like.dtype)
 
@@ -184,7 +191,7 @@ def _batch_first(rnn: nn.Module) -> bool:
     return bool(getattr(rnn, "batch_first", False))
 
 
-def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
+def _known_layers(rnn: nn.Module) -> list[StackLayer] | None:
     """The layers of a network whose equations are known; ``None`` for any other module."""
     rnn = unwrapped(rnn)
     if isinstance(rnn, Direction):
@@ -192,7 +199,7 @@ def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
     if isinstance(rnn, Ensemble):
         rnn = rnn.network
     if isinstance(rnn, RNN):
-        return cast(list[CellLayer], list(rnn.layers))
+        return cast(list[StackLayer], list(rnn.layers))
     if isinstance(rnn, Cell):
         return [Single(rnn)]
     recurrences = torch_recurrences(rnn)
