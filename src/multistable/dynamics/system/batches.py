@@ -1,7 +1,9 @@
 """The batches that a model is run on, in each form in which a user may have them."""
 
+import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from itertools import chain
 from typing import Any
 
@@ -14,6 +16,9 @@ from torch.utils.data import DataLoader, default_collate
 from multistable.dynamics.system.modules import example_of
 
 Forward = Callable[[nn.Module, Any], Any]
+
+DICTS = (dict, UserDict)
+"""Batches whose entries are the arguments of a model. Other mappings, such as a TensorDict, are one argument."""
 
 ROWS = 32
 """How many rows of a data set the model is run on at once."""
@@ -41,7 +46,7 @@ def peeked(batches: Any) -> tuple[Any, Any]:
 
 def call(model: nn.Module, batch: Any) -> Any:
     """Run a model on a batch: a dict as ``model(**batch)``, of a tuple or list the first entry, else the batch."""
-    if isinstance(batch, Mapping):
+    if isinstance(batch, DICTS):
         return model(**batch)
     is_pair = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence)
     return model(batch[0] if is_pair else batch)
@@ -49,7 +54,7 @@ def call(model: nn.Module, batch: Any) -> Any:
 
 def how_called(batch: Any) -> str:
     """The call that :func:`call` makes, for an error."""
-    if isinstance(batch, Mapping):
+    if isinstance(batch, DICTS):
         return f"model(**batch), a batch of {', '.join(map(str, batch))}"
     is_pair = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence)
     return "model(batch[0])" if is_pair else "model(batch)"
@@ -125,8 +130,10 @@ def _as_model(value: Any, like: Tensor) -> Any:
         floating = (value if isinstance(value, Tensor) else value.data).is_floating_point()
         moved: Any = value.to(like.device)  # type: ignore[arg-type]
         return moved.to(like.dtype) if floating else moved
-    if isinstance(value, Mapping):
+    if isinstance(value, DICTS):
         return {name: _as_model(entry, like) for name, entry in value.items()}
+    if isinstance(value, MutableMapping) and hasattr(value, "to"):  # a TensorDict, into which models write
+        return copy.copy(value).to(like.device)
     if isinstance(value, tuple | list):
         entries = [_as_model(entry, like) for entry in value]
         if isinstance(value, list):
