@@ -62,13 +62,26 @@ class TorchRecurrence:
         return getattr(self.module, name + self.suffix, None)
 
 
+_HOOKS = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+
+
+def is_only(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether calling the module does what ``kind`` defines and nothing else.
+
+    A forward or a call of the user's own, and hooks, on the module or on all, may do anything: such a module is called
+    as it is, not taken apart.
+    """
+    calls_alike = type(module).forward is kind.forward and type(module).__call__ is kind.__call__
+    hooks = [getattr(module, f"_{name}") for name in _HOOKS]
+    hooks += [getattr(nn.modules.module, f"_global_{name}") for name in _HOOKS]
+    unknown = [hook for some in hooks for hook in some.values() if not isinstance(hook, _DERIVING)]
+    return calls_alike and "forward" not in vars(module) and not unknown
+
+
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last, each direction; ``None`` for any other module."""
     torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
-    # A user's own forward, or hooks before it, may do anything: such a module is called as it is, not taken apart.
-    if torch_kind is None or type(module).forward is not torch_kind.forward:
-        return None
-    if not all(isinstance(hook, _DERIVING) for hook in module._forward_pre_hooks.values()):
+    if torch_kind is None or not is_only(module, torch_kind):
         return None
     kind, sizes = _KINDS[torch_kind], [module.hidden_size]
     options = {"recurrent_bias": True, **_options(module), "device": "meta"}
@@ -104,9 +117,14 @@ def from_torch(module: Any) -> RNN:
     gradients; where there are no biases, those of the cells are zero and frozen.
     """
     layers = torch_recurrences(module)
-    if layers is None or not isinstance(module, nn.RNNBase):
+    if not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
-    if getattr(module, "proj_size", 0):
+    if layers is None:
+        raise TypeError(
+            f"only weights can be copied, got a {type(module).__name__} with hooks or a forward of its own: ms.measure "
+            "and ms.warmup take it as it is"
+        )
+    if module.proj_size:
         raise ValueError(f"{type(module).__name__} with proj_size={module.proj_size} is not supported by ms.RNN")
     like = next(module.parameters())
     with warnings.catch_warnings(action="ignore"):  # torch.nn has said already that dropout needs a second layer
@@ -121,10 +139,9 @@ def from_torch(module: Any) -> RNN:
             bidirectional=module.bidirectional,
             generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
             device=like.device,
-            dtype=like.dtype,
             recurrent_bias=module.bias,
             **_options(module),
-        )
+        ).to(like.dtype)  # not drawn in it: half precision has no orthogonal matrices
     for ours, theirs in zip(_cells_of(network), layers, strict=True):
         weights = theirs.cell().named_parameters()
         ours.load_state_dict({name: weight for name, weight in weights if getattr(ours, name) is not None})
@@ -148,17 +165,16 @@ def to_torch(network: RNN) -> nn.RNNBase:
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+    # Without weights of its own, which it would draw from the global generator.
+    with warnings.catch_warnings(action="ignore"):
         module = torch_kinds[kind](
-            network.input_size,
-            network.hidden_size,
-            network.num_layers,
+            *(network.input_size, network.hidden_size, network.num_layers),
             bias=network.bias,
             batch_first=network.batch_first,
             dropout=network.dropout,
             bidirectional=network.bidirectional,
-            **options,
-        ).to(device=like.device, dtype=like.dtype)
+            **{"device": "meta", "dtype": like.dtype, **options},
+        ).to_empty(device=like.device)
     with torch.no_grad():
         for cell, theirs in zip(cells, torch_recurrences(module) or [], strict=True):
             for name, value in _to_torch(kind, cell).items():

@@ -208,7 +208,7 @@ def test_an_iterable_without_an_end_is_an_error(rnn, function):
     for sequences in (
         itertools.repeat(batch),
         endless,
-        itertools.repeat(torch.zeros(2, 2**26, FEATURES).expand(2, -1, -1)),
+        itertools.repeat(torch.zeros(1, 1, FEATURES).expand(2, 2**26, -1)),
     ):
         with pytest.raises(
             ValueError, match=r"sequences must have an end, got a (repeat|DataLoader).* itertools.islice"

@@ -248,6 +248,28 @@ def test_each_direction_is_a_network_of_its_own(kind, layers):
             torch.testing.assert_close(torch.cat(network(alone)[1], dim=-1)[0], state)
 
 
+def test_a_network_with_hooks_is_called_as_it_is():
+    """Also a state that is passed in then has the form that the module gives it."""
+
+    class From(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.LSTM(FEATURES, UNITS, 2)
+
+        def forward(self, x):
+            return self.rnn(x[2:], self.rnn(x[:2])[1])[0]
+
+    model = seeded(From).double()
+    expected = ms.reachable_states(model, BATCH.double())
+    handle = model.rnn.register_forward_hook(lambda *call: None)
+    found = ms.reachable_states(model, BATCH.double())
+    assert read(model, BATCH.double()).before is None
+    handle.remove()
+    # Of each field the layers one after the other, not of each layer the fields.
+    (h1, c1, h2, c2) = expected.split(UNITS, dim=-1)
+    torch.testing.assert_close(found, torch.cat([h1, h2, c1, c2], dim=-1))
+
+
 def test_a_bidirectional_part_with_states_passed_in():
     class Pair(nn.Module):
         def __init__(self):

@@ -16,6 +16,7 @@ from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
@@ -46,6 +47,7 @@ class Measure:
     periodic: float
 
 
+@interrupted_once
 def measure(
     rnn: nn.Module,
     sequences: Any,
@@ -147,6 +149,7 @@ def check_finite(states: Tensor, after: str) -> None:
 
 
 def _in_single_precision(rnn: nn.Module) -> nn.Module:
-    """The network itself, or a float32 copy where its parameters are of lower precision."""
-    lower = isinstance(rnn, nn.Module) and any(p.dtype in (torch.float16, torch.bfloat16) for p in rnn.parameters())
+    """The network itself, or a float32 copy where it has parameters or buffers of lower precision."""
+    tensors = (*rnn.parameters(), *rnn.buffers()) if isinstance(rnn, nn.Module) else ()
+    lower = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in tensors)
     return copy.deepcopy(rnn).float() if lower else rnn

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System, flat, map_states, studying
@@ -15,6 +16,7 @@ MOST_PADDING = 4
 """How many times the sum of their lengths sequences may take in memory when they are padded to the longest."""
 
 
+@interrupted_once
 def reachable_states(
     rnn: nn.Module,
     sequences: Any,

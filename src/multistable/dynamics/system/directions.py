@@ -80,7 +80,12 @@ def _layers(module: Any) -> list[tuple[StackLayer, ...]] | None:
         return [layer.directions for layer in module.layers]  # type: ignore[misc]
     recurrences = torch_recurrences(module)
     if recurrences is None:
-        return None
+        if not isinstance(module, nn.RNNBase):
+            return None
+        raise TypeError(
+            f"{type(module).__name__} with bidirectional=True must have no hooks and no forward of its own to be taken "
+            "apart into its directions"
+        )
     both: Any = [TorchLayer(recurrence) for recurrence in recurrences]
     return list(zip(both[::2], both[1::2], strict=True))
 

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from multistable.dynamics.system.batches import Forward, batches_of, call, columns, how_called, is_rows, peeked
 from multistable.dynamics.system.contexts import evaluating, ieee_float32
 from multistable.dynamics.system.directions import directions, read_by
+from multistable.dynamics.system.interrupts import hold_back
 from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state
 from multistable.dynamics.system.reading import global_randomness_kept, sequence_set
@@ -301,6 +302,9 @@ def running(model: nn.Module) -> Iterator[None]:
             for module in model.modules():
                 module.training = False
             yield
+        except BaseException:
+            hold_back()
+            raise
         finally:
             for module, own, buffers in attributes:
                 vars(module).clear()
@@ -322,7 +326,8 @@ def _all_or_none(networks: Sequence[nn.Module]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with torch.no_grad():
+        hold_back()
+        with torch.inference_mode(False), torch.no_grad():
             for p, value in before:
                 p.copy_(value)
         raise

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence, pad_sequence
 from multistable.cells.base import Cell
 from multistable.dynamics.system.modules import ModuleLayer
 from multistable.dynamics.system.sequences import PaddedSequences, RaggedSequences, SequenceSet
+from multistable.dynamics.system.system import known_layers
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.rnn import RNN
 
@@ -42,6 +43,8 @@ class Reads:
         self._before: list[Tensor | None] = []
         self._bytes = 0
         self._own: ModuleLayer | None = None
+        # What is called as it is has its state as the layer that calls it has it.
+        self._called = not isinstance(module, Ensemble) and known_layers(module) is None
         self._inside = False
         self.end_of_batch()
 
@@ -66,8 +69,11 @@ class Reads:
         names = list(inspect.signature(type(module).forward).parameters)[1:3]
         given = dict(zip(names, arguments, strict=False)) | options
         x, state = (*(given.get(name) for name in names), None)[:2]
+        if not isinstance(x, Tensor | PackedSequence):
+            raise TypeError(f"{self.name} must be given a tensor or a PackedSequence, got {type(x).__name__}")
+        self._features = (x.data if isinstance(x, PackedSequence) else x).shape[-1]
         u, lengths = self._by_time(x)
-        before = None if state is None else self._flat(state, u)
+        before = None if state is None else self._flat(state)
         resets = self._resets(given.get("resets"), u)
         if before is not None:
             before = before.masked_fill(resets[0].unsqueeze(-1), 0)
@@ -86,7 +92,7 @@ class Reads:
         if self._inside:
             return
         state = output if isinstance(module, nn.RNNCellBase) else output[1]
-        self._returned = None if isinstance(module, Ensemble) else self._flat(state, None)
+        self._returned = None if isinstance(module, Ensemble) else self._flat(state)
 
     def sequences(self) -> SequenceSet:
         """What was read, at most as many sequences as wanted."""
@@ -157,8 +163,6 @@ class Reads:
         if isinstance(x, PackedSequence):
             u, lengths = pad_packed_sequence(x)
             return u, lengths.tolist()
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{self.name} must be given a tensor or a PackedSequence, got {type(x).__name__}")
         batch_first = bool(getattr(self.module, "batch_first", False))
         if isinstance(self.module, nn.RNNCellBase | Cell) or not self._takes_sequences(x):
             u = x.reshape(1, -1, x.shape[-1])
@@ -172,32 +176,32 @@ class Reads:
 
     def _takes_sequences(self, x: Tensor) -> bool:
         known = isinstance(self.module, nn.RNNBase | RNN | Ensemble)
-        return known or self._own_convention(x.shape[-1]).takes_sequences
+        return known or self._own_convention().takes_sequences
 
-    def _flat(self, state: Any, u: Tensor | None) -> Tensor:
+    def _flat(self, state: Any) -> Tensor:
         """A state in the module's own form as ``(n, d)``, in the order of ``flat``."""
-        module, fields = self.module, _fields(state)
+        module: Any = self.module
+        fields = _fields(state)
         if isinstance(module, Ensemble):
             raise TypeError(f"{self.name} is an ensemble that is given a state: this cannot be taken apart")
-        if isinstance(module, nn.RNNCellBase | Cell):
+        if self._called and not (isinstance(module, nn.RNNBase | RNN) and fields[0].dim() == 2):
+            rows = list(self._own_convention().from_native(state))
+        elif isinstance(module, nn.RNNCellBase | Cell):
             rows = [field.reshape(-1, field.shape[-1]) for field in fields]
         elif isinstance(module, nn.RNNBase | RNN) and fields[0].dim() == 2:
-            return self._flat(tuple(field.unsqueeze(1) for field in fields), u)
+            return self._flat(tuple(field.unsqueeze(1) for field in fields))
         elif isinstance(module, nn.RNNBase):
             rows = [row for layer in zip(*fields, strict=True) for row in layer]
-        elif isinstance(module, RNN):
-            rows = [field for layer in module.unpack_state(state) for cell in layer for field in cell]
         else:
-            features = 0 if u is None else u.shape[-1]
-            rows = list(self._own_convention(features).from_native(state))
+            rows = [field for layer in module.unpack_state(state) for cell in layer for field in cell]
         return torch.cat(rows, dim=-1).detach().clone()
 
-    def _own_convention(self, features: int) -> Any:
+    def _own_convention(self) -> Any:
         """How a module of the user's own is called, found out by calls of it."""
         if self._own is None:
             self._inside = True
             try:
-                self._own = ModuleLayer(self.module, features, bool(getattr(self.module, "batch_first", False)))
+                self._own = ModuleLayer(self.module, self._features, bool(getattr(self.module, "batch_first", False)))
             finally:
                 self._inside = False
         return self._own.convention

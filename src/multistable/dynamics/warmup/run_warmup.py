@@ -7,18 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_callable, check_positive_number, positive_integer, positive_integers, shown
+from multistable.arguments import (
+    check_callable,
+    check_positive_number,
+    positive_integer,
+    positive_integers,
+    shown,
+    truth_value,
+)
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
 from multistable.dynamics.system.batches import Forward
-from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import hold_back, interrupted_once
 from multistable.dynamics.system.models import at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
 from multistable.dynamics.warmup.default import reliable_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
-from multistable.dynamics.warmup.gradient_steps import Warming, WarmupDivergedError, restoring, warmable_parameters
+from multistable.dynamics.warmup.gradient_steps import Kept, Warming, WarmupDivergedError, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import showing
 from multistable.dynamics.warmup.verification import Verification
@@ -37,6 +45,7 @@ class WarmupWarning(UserWarning):
     """A warmup ended without making the network multistable, or without verifying its wanted VAA."""
 
 
+@interrupted_once
 def warmup(
     rnn: nn.Module,
     sequences: Any,
@@ -110,8 +119,10 @@ def warmup(
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
+    progress = truth_value("progress", progress)
     Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
 
+    @interrupted_once  # of several parts each by itself
     def one(network: nn.Module, sequences: Any) -> WarmupHistory:
         goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network))
         with (
@@ -133,20 +144,32 @@ def warmup(
             limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
             limit = limit if steps is None else torch.full_like(limit, steps)
             history = WarmupHistory(goal, n, final)
-            with restoring(parameters), showing(history, int(limit.max()), progress) as line:
-                adjust = optimiser(parameters, lr=lr)
-                warming = Warming(
-                    *(system, data, draws, parameters, adjust, history, on_step, line),
-                    *(limit, n, lr, max_stabilisation, increment, eps),
-                )
-                history.vaa = _run(algorithm, warming, final)
+            kept = Kept()
+            try:
+                kept.keep(parameters)
+                with showing(history, int(limit.max()), progress) as line:
+                    with on_the_cpu():
+                        adjust = optimiser(parameters, lr=lr)
+                    warming = Warming(
+                        *(system, data, draws, parameters, adjust, history, on_step, line),
+                        *(limit, n, lr, max_stabilisation, increment, eps),
+                    )
+                    history.vaa = _run(algorithm, warming, final)
+                hold_back()
+            except BaseException:
+                try:
+                    hold_back()
+                finally:  # also if the first interrupt comes just now
+                    kept.put_back()
+                raise
+            kept.put_back_gradients()
         return history
 
     least = at_least(batch_size)
     found = each_part(one, rnn, sequences, part=part, forward=forward, least=least, changes=True)
     for name, history in found.items() if isinstance(found, dict) else [("", found)]:
         for message in history.failures():
-            warnings.warn(f"{name}: {message}" if name else message, WarmupWarning, stacklevel=2)
+            warnings.warn(f"{name}: {message}" if name else message, WarmupWarning, stacklevel=3)
     return found
 
 
@@ -172,7 +195,7 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     if bool(vaa.isnan().any()):
         warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)
-        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
+        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype, device="cpu")
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
     return vaa.tolist()
 
