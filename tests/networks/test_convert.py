@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import multistable as ms
 from multistable.networks import from_torch, to_torch
+from multistable.networks.convert import torch_recurrences
 from numpy_cells import fields, normal, with_random_weights
 
 TIME, N, INPUT, HIDDEN = 5, 3, 2, 4
@@ -149,8 +150,9 @@ def test_dropout_and_the_mode_are_kept(kind, options):
     module = kind(INPUT, HIDDEN, 2, dropout=0.5, **options).eval()
     network = from_torch(module)
     assert (network.dropout, network.training) == (0.5, False)
-    returned = to_torch(network.train())
-    assert (returned.dropout, returned.training) == (0.5, True)
+    returned = to_torch(network)
+    assert (returned.dropout, returned.training) == (0.5, False)
+    assert from_torch(returned.train()).training
 
 
 @every_kind
@@ -196,6 +198,12 @@ def test_converted_networks_train():
     network(normal(TIME, N, INPUT))[0].sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in network.parameters())
     assert all(p.grad is None for p in module.parameters())
+
+
+def test_each_direction_is_a_recurrence():
+    found = torch_recurrences(nn.GRU(INPUT, HIDDEN, 2, bidirectional=True))
+    assert [cell.suffix for cell in found] == ["_l0", "_l0_reverse", "_l1", "_l1_reverse"]
+    assert [cell.outline.input_size for cell in found] == [INPUT, INPUT, 2 * HIDDEN, 2 * HIDDEN]
 
 
 def test_projections_are_refused():

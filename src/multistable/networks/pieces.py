@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-ROWS_FOR_A_STEP = 8
-"""A time step costs as much as the work on so many rows: what makes it worth while to pad short pieces to long ones."""
+ROWS_FOR_A_STEP = 16
+"""A time step costs as much as the work on so many rows: what makes it worth while to pad short pieces to long ones.
+
+On a CPU any number from 2 to 32 is as good.
+"""
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:

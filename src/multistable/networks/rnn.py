@@ -213,11 +213,15 @@ class RNN(nn.Module):
     def _forward_batch(self, x: Tensor, state: Any, resets: Any) -> tuple[Tensor, Any]:
         u = x.movedim(-2, 0) if self.batch_first else x
         before = self._before(u, u.shape[1:-1], state)
-        if resets is None:
-            output, end = self._through(u, before)
-        else:
+        if resets is not None:
             resets = _checked_resets(resets, x.shape[:-1])
             resets = resets.movedim(-1, 0) if self.batch_first else resets
+        if resets is None:
+            output, end = self._through(u, before)
+        elif not self.bidirectional and (len(u) == 1 or not resets[1:].any()):
+            kept = None if state is None else _map(state, lambda field: field.masked_fill(resets[0].unsqueeze(-1), 0))
+            output, end = self._through(u, self._before(u, u.shape[1:-1], kept))
+        else:
             output, end = self._in_pieces(u, state, pieces_of_batch(resets))
             output, end = output.view(*u.shape[:-1], -1), _map(end, lambda s: s.unflatten(1, u.shape[1:-1]))
         output = output.movedim(0, -2) if self.batch_first else output
