@@ -322,10 +322,14 @@ def test_names_of_weights_in_both_directions(double):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [ms.measure, ms.warmup, ms.attractors, ms.reachable_states])
-@pytest.mark.parametrize("wrap", [lambda rnn: rnn, ms.to_torch, lambda rnn: ms.Ensemble([rnn])], ids=str)
-def test_networks_of_both_directions_have_no_dynamics_yet(function, wrap):
-    rnn = wrap(ms.RNN("gru", 2, 4, bidirectional=True))
-    with pytest.raises(ValueError, match="with bidirectional=True is not supported"):
-        function(rnn, torch.zeros(5, 250, 2))
+def test_both_directions_together_are_no_dynamical_system():
+    """Each by itself is: tests/dynamics/system/test_models.py."""
+    rnn = ms.RNN("gru", 2, 4, bidirectional=True)
     assert set(ms.backends(rnn)) == {"cpu"}
+    for function, network in (
+        (ms.attractors, rnn),
+        (ms.attractors, ms.to_torch(rnn)),
+        (ms.measure, ms.Ensemble([rnn])),
+    ):
+        with pytest.raises(ValueError, match="with bidirectional=True has two states that nothing joins"):
+            function(network, torch.zeros(5, 250, 2))
