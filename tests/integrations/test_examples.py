@@ -102,6 +102,20 @@ def test_transformers_data_sets_are_taken_as_they_are():
     assert torch.equal(ours.batches, ms.measure(model.rnn, model.embedding(data.texts).detach(), batches=2).batches)
 
 
+@pytest.mark.parametrize("kind", [None, "torch", "numpy"])
+def test_data_sets_of_hugging_face_are_taken_as_they_are(kind):
+    import datasets
+
+    names = example("train_with_transformers")
+    model, texts = names["Classifier"](4), names["FirstToken"](40).texts
+    columns = {"input_ids": texts.tolist(), "text": ["some"] * 40, "labels": texts[:, 0].tolist()}
+    data = datasets.Dataset.from_dict(columns).with_format(kind)
+    expected = ms.measure(model.rnn, model.embedding(texts).detach(), batches=2)
+    assert torch.equal(ms.measure(model, data, batches=2).batches, expected.batches)
+    arrays = datasets.Dataset.from_dict({"x": model.embedding(texts).tolist(), "labels": [0] * 40}).with_format(kind)
+    assert torch.equal(ms.measure(model.rnn, arrays, batches=2).batches, expected.batches)
+
+
 def test_sb3():
     names = example("warm_up_sb3")
     agent = names["main"](timesteps=128, hidden_size=4, env_steps=300, **SHORT)

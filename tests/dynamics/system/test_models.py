@@ -373,6 +373,50 @@ def test_a_compiled_network_and_one_that_is_compiled_already():
     assert len(graphs) == count
 
 
+def test_distributed_modules_are_looked_through():
+    model = seeded(models.Translator)
+    expected = ms.measure(model, BATCH, **SMALL)
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        found = ms.measure(nn.parallel.DistributedDataParallel(model), BATCH, **SMALL)
+    finally:
+        distributed.destroy_process_group()
+    assert all(same(found[name], expected[name]) for name in expected)
+
+
+def test_an_ensemble_inside_a_model():
+    class Members(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = ms.Ensemble([ms.RNN("gru", FEATURES, UNITS) for _ in range(3)])
+
+        def forward(self, x):
+            return self.rnn(x)[0]
+
+    model = seeded(Members)
+    own = numbers(TIME, 3, N, FEATURES)
+    for x in (BATCH, own):
+        assert same(ms.measure(model, x, **SMALL), ms.measure(model.rnn, x, **SMALL))
+
+
+def test_looking_at_the_first_batch_draws_no_random_numbers():
+    """A shuffled loader draws from the global generator."""
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(FEATURES, UNITS, batch_first=True)
+
+        def forward(self, x, mask=None):
+            return self.rnn(x)[0]
+
+    loader = DataLoader(BATCH.transpose(0, 1), batch_size=10, shuffle=True)
+    model, before = Masked(), torch.get_rng_state()
+    ms.measure(model, loader, **SMALL)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_one_of_several_parts_is_chosen_by_its_name():
     model = seeded(models.Translator)
     both = ms.measure(model, BATCH, **SMALL)

@@ -134,7 +134,8 @@ def _is_network(rnn: nn.Module, sequences: Any) -> tuple[bool, Any]:
         return True, sequences
     if not takes_state:
         return False, sequences
-    first, sequences = peeked(sequences)
+    with global_randomness_kept():
+        first, sequences = peeked(sequences)
     return _keeps_convention(rnn, first), sequences
 
 

@@ -42,6 +42,7 @@ class Reads:
         self._pieces: list[list[Tensor]] = []
         self._before: list[Tensor | None] = []
         self._bytes = 0
+        self._names = list(inspect.signature(type(module).forward).parameters)[1:3]
         self._own: ModuleLayer | None = None
         # What is called as it is has its state as the layer that calls it has it.
         self._called = not isinstance(module, Ensemble) and known_layers(module) is None
@@ -66,9 +67,8 @@ class Reads:
         """Keep what a call reads; a forward pre-hook."""
         if self._inside:
             return
-        names = list(inspect.signature(type(module).forward).parameters)[1:3]
-        given = dict(zip(names, arguments, strict=False)) | options
-        x, state = (*(given.get(name) for name in names), None)[:2]
+        given = dict(zip(self._names, arguments, strict=False)) | options
+        x, state = (*(given.get(name) for name in self._names), None)[:2]
         if not isinstance(x, Tensor | PackedSequence):
             raise TypeError(f"{self.name} must be given a tensor or a PackedSequence, got {type(x).__name__}")
         self._features = (x.data if isinstance(x, PackedSequence) else x).shape[-1]
