@@ -200,6 +200,51 @@ def test_a_part_that_is_called_twice_reads_both():
     assert torch.equal(data.padded, torch.cat([BATCH, BATCH.flip(0)], dim=1))
 
 
+class Once(nn.Module):
+    """One part that is called once, as ``call(rnn, x)`` does."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.rnn = self.again = nn.GRU(FEATURES, UNITS)
+        self.call = call
+
+    def forward(self, x):
+        return self.call(self.rnn, x)
+
+
+def test_what_is_read_is_what_the_part_was_given():
+    """Whatever the model does with its tensors afterwards, and without what hooks of the part make of it."""
+
+    def then_written_into(rnn, x):
+        x = x.clone()
+        output = rnn(x)[0]
+        x.zero_()
+        return output
+
+    zero = torch.zeros(1, N, UNITS)
+    for call in (then_written_into, lambda rnn, x: rnn(x, zero)[0], lambda rnn, x: rnn(hx=None, input=x)[0]):
+        data = read(Once(call), BATCH)
+        assert torch.equal(data.padded, BATCH)
+        assert data.before is None
+    model = Once(lambda rnn, x: rnn(x)[0])
+    model.rnn.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    assert torch.equal(read(model, BATCH).padded, BATCH)
+    assert torch.equal(read(model, BATCH.double().numpy()).padded, BATCH)
+
+
+def test_a_part_with_two_names_is_one():
+    model = Once(lambda rnn, x: rnn(x)[0])
+    assert ms.recurrent_parts(model) == {"rnn": model.rnn}
+
+
+def test_a_wanted_vaa_counts_from_the_states_that_are_passed_in():
+    """Inputs and lengths are all equal here, so that states differ by where they began alone."""
+    model = seeded(Once, lambda rnn, x: rnn(torch.zeros_like(x[:1]), numbers(1, N, UNITS))[0])
+    with pytest.warns(ms.WarmupWarning):
+        history = ms.warmup(model, BATCH, target=0.5, steps=1, batch_size=16)
+    assert history.vaa_star[0, 0] > 1.5 / 16
+
+
 def test_a_part_of_the_users_own_is_named():
     model = seeded(models.WithOwn)
     alone = ms.measure(model.memory, BATCH, **SMALL)
@@ -367,7 +412,10 @@ def test_a_compiled_network_and_one_that_is_compiled_already():
     graphs = []
     compiled = torch.compile(model, backend=lambda graph, _: graphs.append(graph) or graph.forward)
     output = compiled(BATCH)
+    inside = nn.Sequential(compiled)
+    inside(BATCH)
     count = len(graphs)
+    assert torch.equal(read(inside, BATCH).padded, expected)
     assert torch.equal(read(compiled, BATCH).padded, expected)
     assert torch.equal(compiled(BATCH), output)
     assert len(graphs) == count
