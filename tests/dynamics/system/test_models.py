@@ -14,8 +14,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import models
 import multistable as ms
 from models import FEATURES, TIME, UNITS, N, numbers, seeded, tokens
+from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.models import WANTED, each_part
 from multistable.dynamics.system.sequences import PaddedSequences, SequenceSet
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.warmup.wanted_vaa import beginnings
 
 SMALL = {"batches": 2, "stabilisation": 60}
 SHORT = {"algorithm": "paper", "steps": 2, "batch_size": 16, "max_stabilisation": 5}
@@ -237,12 +240,13 @@ def test_a_part_with_two_names_is_one():
     assert ms.recurrent_parts(model) == {"rnn": model.rnn}
 
 
-def test_a_wanted_vaa_counts_from_the_states_that_are_passed_in():
+def test_a_wanted_vaa_tells_sequences_apart_by_the_states_that_are_passed_in():
     """Inputs and lengths are all equal here, so that states differ by where they began alone."""
-    model = seeded(Once, lambda rnn, x: rnn(torch.zeros_like(x[:1]), numbers(1, N, UNITS))[0])
-    with pytest.warns(ms.WarmupWarning):
-        history = ms.warmup(model, BATCH, target=0.5, steps=1, batch_size=16)
-    assert history.vaa_star[0, 0] > 1.5 / 16
+    model = seeded(Once, lambda rnn, x: rnn(torch.zeros_like(x), numbers(1, N, UNITS))[0])
+    data = read(model, BATCH)
+    with studying(model.rnn, data) as (system, data):
+        found = beginnings(system, data, Draws(torch.Generator()), torch.tensor([2, 2]))
+    assert len(found.place.unique(dim=0)) > N / 2
 
 
 def test_a_part_of_the_users_own_is_named():
