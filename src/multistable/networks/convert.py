@@ -62,6 +62,7 @@ class TorchRecurrence:
         return getattr(self.module, name + self.suffix, None)
 
 
+_WEIGHTS_ALONE = "only weights are copied, no hooks and no forward of one's own"
 _HOOKS = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
 
 
@@ -120,10 +121,7 @@ def from_torch(module: Any) -> RNN:
     if not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if layers is None:
-        raise TypeError(
-            f"only weights can be copied, got a {type(module).__name__} with hooks or a forward of its own: ms.measure "
-            "and ms.warmup take it as it is"
-        )
+        raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(module).__name__} with some: ms.measure takes it as it is")
     if module.proj_size:
         raise ValueError(f"{type(module).__name__} with proj_size={module.proj_size} is not supported by ms.RNN")
     like = next(module.parameters())
@@ -155,6 +153,8 @@ def to_torch(network: RNN) -> nn.RNNBase:
     """
     if not isinstance(network, RNN):
         raise TypeError(f"expected an ms.RNN, got {type(network).__name__}")
+    if not is_only(network, RNN):
+        raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(network).__name__} with some")
     cells = _cells_of(network)
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])

@@ -1,5 +1,6 @@
 """Keyboard interrupts that follow each other: parameters, modes and flags are as before, whenever the second comes."""
 
+import io
 import signal
 import sys
 import threading
@@ -82,6 +83,38 @@ def test_a_warmup_that_is_interrupted_again_and_again_changes_nothing(make, fail
         assert all(module.training for module in rnn.modules()), when
         assert global_state() == before, when
         assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+def test_an_interrupt_at_the_end_of_a_warmup_leaves_modes_and_flags_as_before(monkeypatch):
+    """The last thing that a warmup does before it puts things back is to show how it ended."""
+
+    class Shown(io.StringIO):
+        def write(self, text):
+            if "WarmupHistory" in text:
+                interrupting.start()
+            return super().write(text)
+
+    rnn, x, ends = nn.GRU(FEATURES, 3), torch.randn(6, 12, FEATURES, generator=generator()), set()
+    rnn.weight_hh_l0.grad = gradient = torch.ones_like(rnn.weight_hh_l0)
+    before, handler = global_state(), signal.getsignal(signal.SIGINT)
+    for when in WHEN:
+        interrupting = Interrupting({when})
+        monkeypatch.setattr(sys, "stderr", Shown())
+        values = [p.clone() for p in rnn.parameters()]
+        try:
+            ms.warmup(rnn, x, steps=1, max_stabilisation=2, progress=True, generator=generator())
+            ends.add("completed")
+        except KeyboardInterrupt:
+            same = all(torch.equal(p, value) for p, value in zip(rnn.parameters(), values, strict=True))
+            ends.add("undone" if same else "completed")
+        finally:
+            sys.setprofile(None)
+        assert all(module.training for module in rnn.modules()), when
+        assert rnn.weight_hh_l0.grad is gradient
+        assert global_state() == before, when
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert ends == {"undone", "completed"}
 
 
 @pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.lyapunov, ms.reachable_states])

@@ -72,12 +72,13 @@ def measure(
             (:func:`recurrent_parts`): it is run in evaluation on the batches, and each part is taken by itself with
             what it reads there. Each direction of a bidirectional network is a part of its own.
         sequences: for a network a tensor in its layout, a list of ``(time, features)`` tensors, a ``PackedSequence``,
-            or an iterable of such batches; of tuples such as (inputs, targets) the first entry is taken. An ensemble
-            takes one set for all members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are
-            accepted in place of tensors. All are converted to the network's type and device. For a model batches, of
-            which as many are read as give 1,000 sequences of each part: one batch, an iterable of them, or a data set
-            of rows. The model is called as ``model(**batch)`` with a dict, ``model(batch[0])`` with a tuple or list,
-            else as ``model(batch)``.
+            or an iterable of such batches, which must have an end; of tuples such as (inputs, targets) the first entry
+            is taken, and of (padded, lengths) each sequence up to its length. An ensemble takes one set for all
+            members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted in place of
+            tensors. All are converted to the network's type and device. For a model batches, of which as many are read
+            as give 1,000 sequences of each part: one batch, an iterable of them, or a data set of rows. The model is
+            called as ``model(**batch)`` with a dict, ``model(batch[0])`` with a tuple or list, else as
+            ``model(batch)``.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
             sequences, all are taken.
