@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+INTEGRATIONS := .venv-integrations
 
-.PHONY: test test-gpu lint docs bench demo figures notebooks clean
+.PHONY: test test-gpu test-integrations lint docs bench demo figures notebooks clean
 
 test: lint
 	$(BIN)/python -m pytest -n 2
@@ -14,6 +15,10 @@ test: lint
 test-gpu:
 	PYTHONPATH=src $(PYTHON) -m pytest -p no:cacheprovider \
 		tests/scan/test_fused.py tests/scan/test_matrix_units.py tests/training/test_fused_adam.py tests/gpu
+
+# The callbacks and examples with the real packages, in an environment of its own: it is large.
+test-integrations: $(INTEGRATIONS)/.installed
+	$(INTEGRATIONS)/bin/python -m pytest tests/integrations
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -43,5 +48,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+$(INTEGRATIONS)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[integrations]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(INTEGRATIONS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

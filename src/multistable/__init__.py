@@ -13,9 +13,9 @@ from multistable.dynamics.measure import (
     vaa,
     vaa_star,
 )
-from multistable.dynamics.system import backends
+from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
-from multistable.networks import RNN, Double, Ensemble, from_torch, to_torch
+from multistable.networks import RNN, Bidirectional, Double, Ensemble, doubled, from_torch, to_torch
 from multistable.scan import check, engine
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "NBRC",
     "RNN",
     "Attractors",
+    "Bidirectional",
     "Cell",
     "ChronoLSTM",
     "DivergedError",
@@ -45,11 +46,13 @@ __all__ = [
     "attractors",
     "backends",
     "check",
+    "doubled",
     "engine",
     "from_torch",
     "lyapunov",
     "measure",
     "reachable_states",
+    "recurrent_parts",
     "to_torch",
     "vaa",
     "vaa_star",

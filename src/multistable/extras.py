@@ -3,11 +3,14 @@
 EXTRAS = {
     "gymnasium": "rl",
     "jinja2": "report",
+    "lightning": "lightning",
     "llvmlite": "cpu",
     "matplotlib": "report",
     "optuna": "optuna",
     "ray": "ray",
+    "sb3-contrib": "sb3",
     "tensorboard": "tensorboard",
+    "transformers": "transformers",
 }
 """The extra of ``pyproject.toml`` that each package is in."""
 

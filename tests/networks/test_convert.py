@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import multistable as ms
 from multistable.networks import from_torch, to_torch
+from multistable.networks.convert import torch_recurrences
 from numpy_cells import fields, normal, with_random_weights
 
 TIME, N, INPUT, HIDDEN = 5, 3, 2, 4
@@ -22,7 +23,7 @@ KINDS = [
 every_kind = pytest.mark.parametrize(("kind", "options"), KINDS)
 every_form = pytest.mark.parametrize(
     "form",
-    [{"bias": False}, {"num_layers": 3, "batch_first": True}],
+    [{"bias": False}, {"num_layers": 3, "batch_first": True}, {"num_layers": 2, "bidirectional": True}],
     ids=lambda form: "-".join(f"{k}={v}" for k, v in form.items()) or "plain",
 )
 every_cell = pytest.mark.parametrize(
@@ -38,15 +39,15 @@ every_cell = pytest.mark.parametrize(
 FORM = {"num_layers": 2, "batch_first": True}
 
 
-def random_state(kind: type[nn.RNNBase], layers: int):
-    h, c = (0.5 * normal(layers, N, HIDDEN, seed=seed) for seed in (1, 2))
+def random_state(kind: type[nn.RNNBase], entries: int):
+    h, c = (0.5 * normal(entries, N, HIDDEN, seed=seed) for seed in (1, 2))
     return (h, c) if kind is nn.LSTM else h
 
 
 def assert_same_function(ours: ms.RNN, theirs: nn.RNNBase) -> None:
     """Outputs, final states, and gradients with respect to input and initial state agree."""
     x = normal(N, TIME, INPUT) if theirs.batch_first else normal(TIME, N, INPUT)
-    before = random_state(type(theirs), theirs.num_layers)
+    before = random_state(type(theirs), theirs.num_layers * (1 + theirs.bidirectional))
     variables = [tensor.requires_grad_() for tensor in (x, *fields(before))]
     results = [network(x, before) for network in (ours, theirs)]
     assert_close(*results, **TIGHT)
@@ -66,7 +67,8 @@ def test_from_torch_computes_the_same(kind, options, form):
     network = from_torch(module)
     assert isinstance(network, ms.RNN)
     assert (network.input_size, network.hidden_size, network.num_layers) == (INPUT, HIDDEN, module.num_layers)
-    assert network.batch_first is module.batch_first
+    for name in ("bias", "batch_first", "bidirectional"):
+        assert getattr(network, name) is getattr(module, name)
     assert_same_function(network, module)
 
 
@@ -121,10 +123,10 @@ def test_back_and_there_again_computes_the_same(kind, options, form):
     module = with_random_weights(kind(INPUT, HIDDEN, dtype=torch.float64, **options, **form))
     returned = to_torch(from_torch(module))
     assert type(returned) is type(module)
-    assert returned.batch_first is module.batch_first
-    for layer in range(module.num_layers):
-        for name in (f"weight_ih_l{layer}", f"weight_hh_l{layer}"):
-            assert torch.equal(getattr(returned, name), getattr(module, name)), name
+    assert returned.extra_repr() == module.extra_repr()
+    weights = returned.state_dict()
+    assert weights.keys() == module.state_dict().keys()
+    assert all(torch.equal(weights[name], value) for name, value in module.state_dict().items())
     x = normal(N, TIME, INPUT) if module.batch_first else normal(TIME, N, INPUT)
     assert_close(returned(x), module(x), **TIGHT)
 
@@ -141,6 +143,25 @@ def test_packed_sequences_compute_the_same(kind, lengths):
 def test_one_sequence_without_a_batch_computes_the_same(kind):
     module = with_random_weights(kind(INPUT, HIDDEN, 2, dtype=torch.float64))
     assert_close(from_torch(module)(normal(TIME, INPUT)), module(normal(TIME, INPUT)), **TIGHT)
+
+
+@every_kind
+def test_dropout_and_the_mode_are_kept(kind, options):
+    module = kind(INPUT, HIDDEN, 2, dropout=0.5, **options).eval()
+    network = from_torch(module)
+    assert (network.dropout, network.training) == (0.5, False)
+    returned = to_torch(network)
+    assert (returned.dropout, returned.training) == (0.5, False)
+    assert from_torch(returned.train()).training
+
+
+@every_kind
+def test_what_has_no_bias_learns_none(kind, options):
+    network = from_torch(kind(INPUT, HIDDEN, bias=False, dtype=torch.float64, **options))
+    network(normal(TIME, N, INPUT))[0].sum().backward()
+    learn = {name for name, weight in network.named_parameters() if weight.grad is not None}
+    assert learn == {"layers.0.cell.input_weight", "layers.0.cell.recurrent_weight"}
+    assert torch.count_nonzero(network.layers[0].cell.bias) == 0
 
 
 @every_kind
@@ -179,20 +200,15 @@ def test_converted_networks_train():
     assert all(p.grad is None for p in module.parameters())
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
-def test_bidirectional_networks_are_refused(kind):
-    with pytest.raises(ValueError, match=f"{kind.__name__} with bidirectional=True is not supported"):
-        from_torch(kind(INPUT, HIDDEN, bidirectional=True))
+def test_each_direction_is_a_recurrence():
+    found = torch_recurrences(nn.GRU(INPUT, HIDDEN, 2, bidirectional=True))
+    assert [cell.suffix for cell in found] == ["_l0", "_l0_reverse", "_l1", "_l1_reverse"]
+    assert [cell.outline.input_size for cell in found] == [INPUT, INPUT, 2 * HIDDEN, 2 * HIDDEN]
 
 
 def test_projections_are_refused():
     with pytest.raises(ValueError, match="LSTM with proj_size=2 is not supported"):
         from_torch(nn.LSTM(INPUT, HIDDEN, proj_size=2))
-
-
-def test_dropout_between_layers_is_not_dropped_in_silence():
-    with pytest.raises(ValueError, match="dropout"):
-        from_torch(nn.GRU(INPUT, HIDDEN, 2, dropout=0.5))
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ ARCHITECTURES = [
     pytest.param("lstm", {"num_layers": 2, "double": True}, id="lstm-double"),
     pytest.param("brc", {"num_layers": 1, "double": True}, id="brc-double"),
     pytest.param(("gru", "lstm"), {"num_layers": 2, "double": True}, id="gru-lstm"),
+    pytest.param("lstm", {"num_layers": 2, "bidirectional": True}, id="both-ways"),
 ]
 every_architecture = pytest.mark.parametrize(("cell", "options"), ARCHITECTURES)
-few_architectures = pytest.mark.parametrize(("cell", "options"), ARCHITECTURES[-4:])
+few_architectures = pytest.mark.parametrize(("cell", "options"), ARCHITECTURES[-5:])
 
 
 def make_members(cell, options: dict, count: int = R) -> list[ms.RNN]:
@@ -85,7 +86,8 @@ def test_twenty_adam_steps_train_each_member_as_if_alone(cell, options):
     members = make_members(cell, options)
     ensemble = ms.Ensemble(members)
     x = [normal(TIME, N, INPUT, seed=r) for r in range(R)]
-    target = [normal(TIME, N, HIDDEN, seed=70 + r) for r in range(R)]
+    units = HIDDEN * (1 + members[0].bidirectional)
+    target = [normal(TIME, N, units, seed=70 + r) for r in range(R)]
     start = [copy.deepcopy(member.state_dict()) for member in members]
 
     optimiser = torch.optim.Adam(ensemble.parameters(), lr=1e-2)
@@ -264,6 +266,12 @@ def test_members_of_different_architectures_are_refused(cell, options):
     others = {"input_size": INPUT, "hidden_size": HIDDEN, "dtype": torch.float64, **options}
     with pytest.raises(ValueError, match="share one architecture; member 2 differs from member 0"):
         ms.Ensemble([*make_members("gru", {}, count=2), ms.RNN(cell, **others)])
+
+
+@pytest.mark.parametrize("option", [{"dropout": 0.5}, {"bidirectional": True}, {"bias": False}], ids=str)
+def test_members_that_differ_from_the_first_in_an_option_are_refused(option):
+    with pytest.raises(ValueError, match="share one architecture; member 1 differs from member 0"):
+        ms.Ensemble([ms.RNN("gru", INPUT, HIDDEN, 2), ms.RNN("gru", INPUT, HIDDEN, 2, **option)])
 
 
 def test_members_whose_cells_have_different_options_are_refused():

@@ -55,13 +55,13 @@ def plain_mgu(inputs, units, gain=1.0):
 @pytest.mark.parametrize(
     ("cell", "option", "taken"),
     [
-        ("gru", "dropout", "the cell GRU .* it takes: recurrent_bias"),
-        ("lstm", "bidirectional", "the cell LSTM .* it takes: recurrent_bias"),
+        ("gru", "proj_size", "the cell GRU .* it takes: recurrent_bias"),
+        ("lstm", "proj_size", "the cell LSTM .* it takes: recurrent_bias"),
         (("gru", "chrono"), "t_max", "the cell GRU .* it takes: recurrent_bias"),
         (partial(ms.CELLS["chrono"], t_max=50), "tmax", "it takes: t_max"),
         (Tuned, "tmax", "the cell Tuned .* it takes: gain, t_max"),
-        (plain_mgu, "bias", "the cell plain_mgu .* it takes: gain"),
-        (partial(lambda kind, inputs, units, gain=1.0: None, "mgu"), "bias", "it takes: gain$"),
+        (plain_mgu, "biases", "the cell plain_mgu .* it takes: gain"),
+        (partial(lambda kind, inputs, units, gain=1.0: None, "mgu"), "biases", "it takes: gain$"),
     ],
 )
 def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):

@@ -301,8 +301,6 @@ def test_supported_says_why_not():
     assert "float64" in cpu.supported(cell, projected.float())
     assert "bfloat16" in cpu.supported(cell, projected.bfloat16())
     assert "meta" in cpu.supported(cell, projected.to("meta"))
-    with torch.autocast("cpu"):
-        assert "autocast" in cpu.supported(cell, projected)
     with pytest.raises(ValueError, match="Halved has no fused loop"):
         cpu.scan(halved, projected, halved.zero_state(projected[0]))
     with pytest.raises(ValueError, match="state h must be"):

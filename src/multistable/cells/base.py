@@ -40,6 +40,9 @@ class Cell(nn.Module, ABC, Generic[S]):
     """What ``torch.nn`` calls this recurrence, ``"GRU"`` for instance, or None if it has none."""
     torch_gates: ClassVar[tuple[int, ...]] = ()
     """Where ``torch.nn`` keeps each gate. Each of these permutations is its own inverse."""
+    casts_to_state: ClassVar[bool] = False
+    """Whether results under ``torch.autocast`` on the CPU have at least the type of the initial state (of the input, if
+    there is none), as with ``torch.nn.GRU``; else they have the type of autocast, as with ``torch.nn.LSTM``."""
 
     input_weight: Tensor
     bias: Tensor

@@ -19,6 +19,7 @@ class GRU(Cell[Hidden]):
 
     State = Hidden
     torch_kind, torch_gates = "GRU", (1, 0, 2)
+    casts_to_state = True
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:

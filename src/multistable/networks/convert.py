@@ -2,18 +2,22 @@
 
 PyTorch has ``(gates * hidden, in)`` matrices, gates in the order r, z, n (GRU) or i, f, g, o (LSTM), and two bias
 vectors. The cells here have ``(in, gates * hidden)`` matrices with gates in the paper's order. A converted cell has
-both biases too.
+both biases too, or none. Dropout between layers and both directions are kept.
 """
 
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from multistable.cells import GRU, LSTM, Cell, ChronoLSTM
 from multistable.cells.elman import Elman
-from multistable.networks.layers import Single
+from multistable.cells.projected_lstm import ProjectedLSTM
+from multistable.networks.layers import Single, StackLayer
 from multistable.networks.rnn import RNN
 
 _KINDS: dict[type[nn.Module], type[Cell[Any]]] = {
@@ -26,12 +30,21 @@ _KINDS: dict[type[nn.Module], type[Cell[Any]]] = {
 }
 
 # Where PyTorch keeps each of our gates. Every one of these permutations is its own inverse.
-_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {Elman: (0,), GRU: (1, 0, 2), LSTM: (1, 0, 3, 2)}
+_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {
+    Elman: (0,),
+    GRU: (1, 0, 2),
+    LSTM: (1, 0, 3, 2),
+    ProjectedLSTM: (1, 0, 3, 2),
+}
+
+
+# Hooks that derive a weight from other parameters before each call: how weights were parametrised in earlier versions.
+_DERIVING = (WeightNorm, SpectralNorm)
 
 
 @dataclass(frozen=True)
 class TorchRecurrence:
-    """One layer of a ``torch.nn`` recurrence (or one ``torch.nn`` cell), seen as a cell of this library."""
+    """One direction of one layer of a ``torch.nn`` recurrence, or a ``torch.nn`` cell, as a cell of this library."""
 
     module: nn.Module
     suffix: str
@@ -39,10 +52,13 @@ class TorchRecurrence:
 
     def cell(self) -> Cell[Any]:
         """The cell over the module's own parameters: gradients flow to them."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        return self.outline.bind(_from_torch(type(self.outline), *(self._parameter(name) for name in names)))
+        for derive in self.module._forward_pre_hooks.values():
+            derive(self.module, ())
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+        return self.outline.bind(_from_torch(type(self.outline), *(self.parameter(name) for name in names)))
 
-    def _parameter(self, name: str) -> Any:
+    def parameter(self, name: str) -> Any:
+        """The module's own, such as ``weight_ih``; None where there is no such bias."""
         return getattr(self.module, name + self.suffix, None)
 
 
@@ -59,68 +75,87 @@ def is_only(module: nn.Module, kind: type[nn.Module]) -> bool:
     calls_alike = type(module).forward is kind.forward and type(module).__call__ is kind.__call__
     hooks = [getattr(module, f"_{name}") for name in _HOOKS]
     hooks += [getattr(nn.modules.module, f"_global_{name}") for name in _HOOKS]
-    return calls_alike and "forward" not in vars(module) and not any(hooks)
+    unknown = [hook for some in hooks for hook in some.values() if not isinstance(hook, _DERIVING)]
+    return calls_alike and "forward" not in vars(module) and not unknown
 
 
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
-    """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
+    """The layers of a ``torch.nn`` recurrence, first to last, each direction; ``None`` for any other module."""
     torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
     if torch_kind is None or not is_only(module, torch_kind):
         return None
-    kind = _KINDS[torch_kind]
-    for name in ("bidirectional", "proj_size"):
-        if getattr(module, name, False):
-            raise ValueError(f"{type(module).__name__} with {name}={getattr(module, name)} is not supported")
-    options = {**_options(module), "device": "meta"}
-    suffixes = [f"_l{i}" for i in range(module.num_layers)] if isinstance(module, nn.RNNBase) else [""]
-    sizes = [module.hidden_size if i else module.input_size for i in range(len(suffixes))]
+    kind, sizes = _KINDS[torch_kind], [module.hidden_size]
+    options = {"recurrent_bias": True, **_options(module), "device": "meta"}
+    if getattr(module, "proj_size", 0):
+        kind, sizes = ProjectedLSTM, [module.hidden_size, module.proj_size]
+    if not isinstance(module, nn.RNNBase):
+        return [TorchRecurrence(module, "", kind(module.input_size, *sizes, **options))]
+    directions = ["", "_reverse"] if module.bidirectional else [""]
     return [
-        TorchRecurrence(module, suffix, kind(size, module.hidden_size, **options))
-        for suffix, size in zip(suffixes, sizes, strict=True)
+        TorchRecurrence(module, f"_l{layer}{direction}", kind(size, *sizes, **options))
+        for layer in range(module.num_layers)
+        for size in [len(directions) * sizes[-1] if layer else module.input_size]
+        for direction in directions
     ]
 
 
+def torch_cell(module: nn.Module) -> tuple[type[Cell[Any]], dict[str, Any]]:
+    """The kind of cell that computes what a ``torch.nn`` recurrence does, and its options."""
+    (kind,) = (kind for torch_kind, kind in _KINDS.items() if isinstance(module, torch_kind))
+    return kind, _options(module)
+
+
 def _options(module: nn.Module) -> dict[str, Any]:
-    """The options of a cell that computes what a ``torch.nn`` recurrence does: both biases, and Elman's activation."""
+    """The options of a cell that are attributes of a ``torch.nn`` recurrence too: Elman's activation."""
     nonlinearity = getattr(module, "nonlinearity", None)
-    return {"recurrent_bias": True} | ({} if nonlinearity is None else {"nonlinearity": nonlinearity})
+    return {} if nonlinearity is None else {"nonlinearity": nonlinearity}
 
 
 def from_torch(module: Any) -> RNN:
     """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``.
 
-    All its weights require gradients. Where the module has no bias, the network has biases of zero.
+    It has both bias vectors, or none, and the dropout and the directions of the module. All its weights require
+    gradients; where there are no biases, those of the cells are zero and frozen.
     """
     layers = torch_recurrences(module)
     if not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if layers is None:
         raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(module).__name__} with some: ms.measure takes it as it is")
-    if module.dropout:
-        raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
+    if module.proj_size:
+        raise ValueError(f"{type(module).__name__} with proj_size={module.proj_size} is not supported by ms.RNN")
     like = next(module.parameters())
-    network = RNN(
-        type(layers[0].outline),
-        module.input_size,
-        module.hidden_size,
-        module.num_layers,
-        batch_first=module.batch_first,
-        generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
-        device=like.device,
-        **_options(module),
-    ).to(like.dtype)  # not drawn in it: half precision has no orthogonal matrices
-    for ours, theirs in zip(network.layers, layers, strict=True):
-        ours.get_submodule("cell").load_state_dict(dict(theirs.cell().named_parameters()))
-    return network
+    with warnings.catch_warnings(action="ignore"):  # torch.nn has said already that dropout needs a second layer
+        network = RNN(
+            type(layers[0].outline),
+            module.input_size,
+            module.hidden_size,
+            module.num_layers,
+            bias=module.bias,
+            batch_first=module.batch_first,
+            dropout=module.dropout,
+            bidirectional=module.bidirectional,
+            generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
+            device=like.device,
+            recurrent_bias=module.bias,
+            **_options(module),
+        ).to(like.dtype)  # not drawn in it: half precision has no orthogonal matrices
+    for ours, theirs in zip(_cells_of(network), layers, strict=True):
+        weights = theirs.cell().named_parameters()
+        ours.load_state_dict({name: weight for name, weight in weights if getattr(ours, name) is not None})
+    return network.train(module.training)
 
 
 def to_torch(network: RNN) -> nn.RNNBase:
-    """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
+    """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell.
+
+    It has the dropout, the directions and, with ``bias=False``, the lack of biases of the network.
+    """
     if not isinstance(network, RNN):
         raise TypeError(f"expected an ms.RNN, got {type(network).__name__}")
     if not is_only(network, RNN):
         raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(network).__name__} with some")
-    cells: list[Any] = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
+    cells = _cells_of(network)
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
@@ -131,25 +166,44 @@ def to_torch(network: RNN) -> nn.RNNBase:
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())
     # Without weights of its own, which it would draw from the global generator.
-    module = torch_kinds[kind](
-        *(network.input_size, network.hidden_size, network.num_layers),
-        **{"batch_first": network.batch_first, "device": "meta", "dtype": like.dtype, **options},
-    ).to_empty(device=like.device)
+    with warnings.catch_warnings(action="ignore"):
+        module = torch_kinds[kind](
+            *(network.input_size, network.hidden_size, network.num_layers),
+            bias=network.bias,
+            batch_first=network.batch_first,
+            dropout=network.dropout,
+            bidirectional=network.bidirectional,
+            **{"device": "meta", "dtype": like.dtype, **options},
+        ).to_empty(device=like.device)
     with torch.no_grad():
-        for index, cell in enumerate(cells):
+        for cell, theirs in zip(cells, torch_recurrences(module) or [], strict=True):
             for name, value in _to_torch(kind, cell).items():
-                getattr(module, f"{name}_l{index}").copy_(value)
-    return module
+                weight = theirs.parameter(name)
+                if weight is not None:
+                    weight.copy_(value)
+    return module.train(network.training)
+
+
+def _cells_of(network: RNN) -> list[Any]:
+    """The cells layer by layer, each direction; None in place of a double layer's."""
+    directions = [direction for layer in network.layers for direction in cast(StackLayer, layer).directions]
+    return [direction.cell if isinstance(direction, Single) else None for direction in directions]
 
 
 def _from_torch(
-    kind: type[Cell[Any]], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor | None, bias_hh: Tensor | None
+    kind: type[Cell[Any]],
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    weight_hr: Tensor | None,
 ) -> dict[str, Tensor]:
     """The weights of our cell, derived from those of ``torch.nn`` by differentiable operations."""
     if bias_ih is None or bias_hh is None:
         bias_ih = bias_hh = weight_ih.new_zeros(len(weight_ih))
     weights = {"input_weight": _reorder(kind, weight_ih).T, "recurrent_weight": _reorder(kind, weight_hh).T}
-    return {**weights, "bias": _reorder(kind, bias_ih), "recurrent_bias": _reorder(kind, bias_hh)}
+    weights |= {"bias": _reorder(kind, bias_ih), "recurrent_bias": _reorder(kind, bias_hh)}
+    return weights if weight_hr is None else {**weights, "projection": weight_hr.T}
 
 
 def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ class Ensemble(nn.Module):
     def batch_first(self) -> bool:
         return self.network.batch_first
 
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, x: Tensor, state: Any = None, *, resets: Any = None) -> tuple[Tensor, Any]:
         """Advance all members.
 
         Args:
@@ -47,14 +47,18 @@ class Ensemble(nn.Module):
                 each, ``(time, R, n, input_size)``; with ``batch_first`` ``(n, time, input_size)`` or
                 ``(R, n, time, input_size)``.
             state: as returned by an earlier call; zero if not given.
+            resets: before which steps the state is set to zero, as for a member; of the shape of ``x`` without its
+                features, for all members or for each.
 
         Returns:
             Output ``(time, R, n, hidden_size)``, with ``batch_first`` ``(R, n, time, hidden_size)``, and the
             state ``h (num_layers, R, n, hidden_size)``, or the pair ``(h, c)`` for LSTM.
         """
         member_dim = 0 if self.batch_first else 1
+        if isinstance(resets, Tensor) and resets.dim() == 2:
+            resets = self._for_all(resets, member_dim)
         if isinstance(x, Tensor) and x.dim() == 3:
-            x = x.unsqueeze(member_dim).expand(*x.shape[:member_dim], len(self), *x.shape[member_dim:])
+            x = self._for_all(x, member_dim)
         if not isinstance(x, Tensor):
             raise TypeError(f"the input of an ensemble must be a tensor, got {type(x).__name__}")
         if x.dim() != 4 or x.shape[member_dim] != len(self):
@@ -63,7 +67,10 @@ class Ensemble(nn.Module):
                 f"the input of an ensemble of R = {len(self)} must be {layout}, or one batch for all members "
                 f"without R, got shape {tuple(x.shape)}"
             )
-        return self.network(x, state)
+        return self.network(x, state, resets=resets)
+
+    def _for_all(self, batch: Tensor, member_dim: int) -> Tensor:
+        return batch.unsqueeze(member_dim).expand(*batch.shape[:member_dim], len(self), *batch.shape[member_dim:])
 
     def unstack(self) -> list[RNN]:
         """The members as separate networks, with their present weights."""
@@ -108,7 +115,9 @@ def _check_members(members: Sequence[RNN]) -> None:
 
 def _same_architecture(a: RNN, b: RNN) -> bool:
     """Whether two networks differ in nothing but the values of their weights."""
-    if a.batch_first != b.batch_first or [type(m) for m in a.modules()] != [type(m) for m in b.modules()]:
+    if (a.batch_first, a.dropout) != (b.batch_first, b.dropout) or [type(m) for m in a.modules()] != [
+        type(m) for m in b.modules()
+    ]:
         return False
     cells = [[module for module in network.modules() if isinstance(module, Cell)] for network in (a, b)]
     return all(cell.same_equations(other) for cell, other in zip(*cells, strict=True))

@@ -1,4 +1,4 @@
-"""Recurrent layers: one cell, or two side by side."""
+"""Recurrent layers: one cell, two side by side, or two that read from both ends."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.cells.base import Cell
+from multistable.networks.pieces import at_end, reversed_in_time
 from multistable.scan import read, scan
 
 LayerState = tuple[Any, ...]
@@ -52,13 +53,45 @@ class Layer(nn.Module, ABC):
         return self
 
 
-class CellLayer(Layer):
-    """Cells side by side that read the same input; the layer's output is their concatenation."""
+class StackLayer(Layer):
+    """A layer of an ``ms.RNN``."""
 
     @property
     @abstractmethod
     def cells(self) -> tuple[Cell[Any], ...]:
         """The recurrences of this layer."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> tuple["CellLayer", ...]:
+        """The layers of one direction that it consists of: itself, or one that reads onward and one in reverse."""
+
+    @abstractmethod
+    def of_directions(self, state: LayerState) -> tuple[LayerState, ...]:
+        """The state of each of :attr:`directions`; one after the other they are the state of the layer."""
+
+    @abstractmethod
+    def read(
+        self, u: Tensor, state: LayerState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """The output ``(time, ..., n, units)``, and the state after the last step alone.
+
+        Args:
+            u: inputs, ``(time, ..., n, input_size)``.
+            state: the state before the first step; zero when not given.
+            lengths: how many steps each sequence has, ``(..., n)``, if not all of them.
+        """
+
+
+class CellLayer(StackLayer):
+    """Cells side by side that read the same input; the layer's output is their concatenation."""
+
+    @property
+    def directions(self) -> tuple["CellLayer", ...]:
+        return (self,)
+
+    def of_directions(self, state: LayerState) -> tuple[LayerState, ...]:
+        return (state,)
 
     @property
     def input_size(self) -> int:
@@ -76,13 +109,14 @@ class CellLayer(Layer):
         after = _scan_side_by_side(cells, u, state)
         return torch.cat([states[0] for states in after], dim=-1), after
 
-    def read(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
-        """The output ``(time, ..., n, units)``, and the state after the last step alone."""
-        if len(self.cells) == 1:
+    def read(
+        self, u: Tensor, state: LayerState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        if len(self.cells) == 1 and lengths is None:
             output, end = read(self.cells[0], u, None if state is None else state[0])
             return output, (end,)
         output, after = self(u, state)
-        return output, tuple(cell._make(field[-1] for field in cell) for cell in after)
+        return output, _at_end(after, lengths)
 
     def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         return _scan_side_by_side(self.cells, u, state, only_last=True)
@@ -145,6 +179,63 @@ class Double(CellLayer):
 
     def warmable_state(self, state: LayerState) -> LayerState:
         return state[:1]
+
+
+class Bidirectional(StackLayer):
+    """Two layers that read the same input, ``onward`` from its start and ``reverse`` from its end.
+
+    The output at a time step is what both have made of it, side by side. The state is that of the one and then that of
+    the other.
+    """
+
+    def __init__(self, onward: CellLayer, reverse: CellLayer) -> None:
+        super().__init__()
+        self.onward = onward
+        self.reverse = reverse
+
+    @property
+    def directions(self) -> tuple[CellLayer, ...]:
+        return (self.onward, self.reverse)
+
+    @property
+    def cells(self) -> tuple[Cell[Any], ...]:
+        return (*self.onward.cells, *self.reverse.cells)
+
+    @property
+    def input_size(self) -> int:
+        return self.onward.input_size
+
+    def of_directions(self, state: LayerState) -> tuple[LayerState, ...]:
+        onward = len(self.onward.cells)
+        return state[:onward], state[onward:]
+
+    def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
+        """As :meth:`Layer.forward`; after a time step, ``reverse`` is in the state that it has come to from the end."""
+        before, before_reverse = (None, None) if state is None else self.of_directions(state)
+        output, after = self.onward(u, before)
+        output_reverse, after_reverse = self.reverse(reversed_in_time(u), before_reverse)
+        output_reverse = reversed_in_time(output_reverse)
+        turned = tuple(cell._make(map(reversed_in_time, cell)) for cell in after_reverse)
+        return torch.cat([output, output_reverse], dim=-1), (*after, *turned)
+
+    def read(
+        self, u: Tensor, state: LayerState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        before, before_reverse = (None, None) if state is None else self.of_directions(state)
+        output, end = self.onward.read(u, before, lengths)
+        output_reverse, end_reverse = self.reverse.read(reversed_in_time(u, lengths), before_reverse, lengths)
+        return torch.cat([output, reversed_in_time(output_reverse, lengths)], dim=-1), (*end, *end_reverse)
+
+    def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
+        before, before_reverse = (None, None) if state is None else self.of_directions(state)
+        return (*self.onward.only_last(u, before), *self.reverse.only_last(reversed_in_time(u), before_reverse))
+
+
+def _at_end(states: LayerState, lengths: Tensor | None) -> LayerState:
+    """The state after the last step of each sequence, from the states after every step."""
+    return tuple(
+        cell._make(field[-1] if lengths is None else at_end(field, lengths) for field in cell) for cell in states
+    )
 
 
 def _scan_side_by_side(

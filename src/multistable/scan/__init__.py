@@ -2,5 +2,6 @@
 
 from multistable.scan.choice import Choice, choose, engine, read, scan
 from multistable.scan.comparison import check
+from multistable.scan.surroundings import uncompiled
 
-__all__ = ["Choice", "check", "choose", "engine", "read", "scan"]
+__all__ = ["Choice", "check", "choose", "engine", "read", "scan", "uncompiled"]

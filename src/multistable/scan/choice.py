@@ -11,6 +11,7 @@ from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan import cpu, fused, of_torch, reference
+from multistable.scan.surroundings import in_own_precision, uncompiled
 
 BACKENDS = ("auto", "reference", "fused", "torch")
 FUSED_LOOPS = ("triton", "cpu")
@@ -93,11 +94,13 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
     return Choice("reference", reason)
 
 
+@uncompiled
+@in_own_precision
 def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = False) -> Any:
     """Advance ``cell`` over a whole sequence of inputs, by the chosen time loop.
 
     An input that is constant in time, made with ``u.expand(time, ...)``, costs one product instead of one a step,
-    unless its gradient is wanted.
+    unless its gradient is wanted. Under ``torch.autocast`` it computes in the type of the weights all the same.
 
     Args:
         u: inputs, ``(time, ..., n, input_size)`` with ``time >= 1``; ``...`` are the cell's leading dimensions.
@@ -131,6 +134,8 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     return reference.scan(cell, expanded, state)
 
 
+@uncompiled
+@in_own_precision
 def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """The output of ``cell`` after each step ``(time, ..., n, hidden_size)``, and its state after the last.
 

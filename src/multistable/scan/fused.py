@@ -50,8 +50,6 @@ def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> st
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
-    if torch.is_autocast_enabled(projected.device.type):
-        return "the kernels do not follow torch.autocast"
     for tensor in (projected, *weights.values()):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"

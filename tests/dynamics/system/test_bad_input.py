@@ -219,29 +219,15 @@ def test_a_module_that_keeps_no_state(call):
         call(Stateless(), torch.zeros(5, 250, 2))
 
 
-def test_a_model_that_contains_a_recurrent_network_points_to_it(call):
-    class Classifier(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder = nn.GRU(2, 4)
-            self.head = nn.Linear(4, 3)
-
-        def forward(self, x):
-            return self.head(self.encoder(x)[0][-1])
-
-    with pytest.raises(TypeError, match=r"It contains encoder \(GRU\): pass that module instead"):
-        call(Classifier(), torch.zeros(5, 250, 2))
+def test_tokens_for_a_bare_network(call, rnn):
+    for tokens in (torch.zeros(5, 250, 2, dtype=torch.long), np.zeros((5, 250, 2), dtype=np.int32)):
+        with pytest.raises(TypeError, match=r"floating-point type, got torch.int.*pass the model that embeds"):
+            call(rnn, tokens)
 
 
 def test_what_is_no_module(call):
     with pytest.raises(TypeError, match=r"rnn must be a torch.nn.Module, got function"):
         call(lambda x: x, torch.zeros(5, 250, 2))
-
-
-def test_recurrences_that_are_no_dynamical_system_of_one_state(call):
-    for option in ({"bidirectional": True}, {"proj_size": 2}):
-        with pytest.raises(ValueError, match=f"LSTM with {next(iter(option))}=.* is not supported"):
-            call(nn.LSTM(2, 4, **option), torch.zeros(5, 250, 2))
 
 
 def test_nothing_that_can_be_warmed_up(rnn):

@@ -13,9 +13,11 @@ from multistable.arguments import check_positive_number, positive_integers
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
@@ -55,8 +57,10 @@ def measure(
     stabilisation: int = 10_000,
     eps: float = 1e-4,
     generator: Generators = None,
-) -> Measure:
-    """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
+    """Estimate the share of reachable attractors of a network, or of the recurrent parts of a model (Algorithm 1).
 
     A VAA of 1/batch_size means one attractor for all states, 1 means one for each state. It is computed in float32 or
     better, on a GPU in almost float32 (docs/results/engine_records.md), whatever the global flags say. The network is
@@ -64,12 +68,17 @@ def measure(
 
     Args:
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
-            any module that is called as ``(input, state) -> (output, state)``.
-        sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
-            an iterable of such batches, which must have an end; of tuples such as (inputs, targets) the first entry is
-            taken, and of (padded, lengths) each sequence up to its length. An ensemble takes one set for all members,
-            or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted in place of tensors. All
-            are converted to the network's type and device.
+            any module that is called as ``(input, state) -> (output, state)``. Or any model with such parts inside
+            (:func:`recurrent_parts`): it is run in evaluation on the batches, and each part is taken by itself with
+            what it reads there. Each direction of a bidirectional network is a part of its own.
+        sequences: for a network a tensor in its layout, a list of ``(time, features)`` tensors, a ``PackedSequence``,
+            or an iterable of such batches, which must have an end; of tuples such as (inputs, targets) the first entry
+            is taken, and of (padded, lengths) each sequence up to its length. An ensemble takes one set for all
+            members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted in place of
+            tensors. All are converted to the network's type and device. For a model batches, of which as many are read
+            as give 1,000 sequences of each part: one batch, an iterable of them, or a data set of rows. The model is
+            called as ``model(**batch)`` with a dict, ``model(batch[0])`` with a tuple or list, else as
+            ``model(batch)``.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
             sequences, all are taken.
@@ -78,14 +87,24 @@ def measure(
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
             list with one for each. If it is not given, the seed that ``torch.manual_seed`` set decides the draws, which
             are then the same at each call.
+        part: the name of the part of a model to take, by default all; also that of any module inside which is called as
+            ``(input, state) -> (output, state)``.
+        forward: ``forward(model, batch)``, where a batch is given to the model in another way.
+
+    Returns:
+        The result, for several parts a dict with the result of each by name.
     """
     batches, batch_size, stabilisation = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
     check_positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        size = min(batch_size, len(data))
-        return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
+
+    def one(network: nn.Module, sequences: Any) -> Measure:
+        with measuring(network, sequences, batch_size) as (system, data):
+            size = min(batch_size, len(data))
+            return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
+
+    return each_part(one, rnn, sequences, part=part, forward=forward, least=at_least(batch_size))
 
 
 @contextmanager

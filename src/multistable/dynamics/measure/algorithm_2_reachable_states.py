@@ -5,8 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System, flat, map_states, studying
 
@@ -15,23 +17,37 @@ MOST_PADDING = 4
 
 
 @interrupted_once
-def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = None) -> Tensor:
+def reachable_states(
+    rnn: nn.Module,
+    sequences: Any,
+    *,
+    generator: Generators = None,
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """The state of a network at a random time step of each sequence (Algorithm 2), in one batched pass.
 
     Gradients flow to the network's parameters, unless they are switched off (``torch.no_grad``).
 
     Args:
-        rnn: the network, see :func:`measure`.
-        sequences: n input sequences, see :func:`measure`.
+        rnn: the network, or a model with recurrent parts inside, see :func:`measure`.
+        sequences: n input sequences, or batches, see :func:`measure`.
         generator: where the time steps are drawn from, see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
 
     Returns:
-        ``(n, d)``, or ``(R, n, d)`` for an ensemble: the whole state of all layers, [h, c] for LSTM.
+        ``(n, d)``, or ``(R, n, d)`` for an ensemble: the whole state of all layers, [h, c] for LSTM. For several parts
+        a dict of these by name.
     """
-    with studying(rnn, sequences) as (system, data):
-        draws = Draws(generator, system.members)
-        everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
-        return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
+
+    def one(network: nn.Module, sequences: Any) -> Tensor:
+        with studying(network, sequences) as (system, data):
+            draws = Draws(generator, system.members)
+            everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
+            return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
+
+    return each_part(one, rnn, sequences, part=part, forward=forward)
 
 
 def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
@@ -41,7 +57,8 @@ def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, dra
 
     def reached(some: Tensor) -> States:
         u, _ = data.select(indices[..., some])
-        return system.states_at(u.to(device=system.device, dtype=system.dtype), times[..., some])
+        before = system.unflat(data.states_before(indices[..., some]))
+        return system.states_at(u.to(device=system.device, dtype=system.dtype), times[..., some], before)
 
     groups = _groups(lengths)
     if len(groups) == 1:

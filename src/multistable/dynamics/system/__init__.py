@@ -1,5 +1,6 @@
 """Any recurrent module and any data as states, layers and steps."""
 
+from multistable.dynamics.system.parts import recurrent_parts
 from multistable.dynamics.system.system import backends
 
-__all__ = ["backends"]
+__all__ = ["backends", "recurrent_parts"]

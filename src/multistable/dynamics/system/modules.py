@@ -53,7 +53,7 @@ class ModuleLayer(Layer):
         super().__init__()
         self.module = module
         self._features = features
-        self._convention = _discover(module, features, batch_first)
+        self.convention = _discover(module, features, batch_first)
 
     @property
     def input_size(self) -> int:
@@ -62,7 +62,7 @@ class ModuleLayer(Layer):
 
     def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
         """As :meth:`Layer.forward`, one call of the module a time step; the output is the whole state."""
-        convention = self._convention
+        convention = self.convention
         native = None if state is None else convention.to_native(state[0])
         states = []
         for u_t in u:
@@ -73,10 +73,10 @@ class ModuleLayer(Layer):
 
     def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         """The state after the last step; arguments as for :meth:`forward`."""
-        native = None if state is None else self._convention.to_native(state[0])
+        native = None if state is None else self.convention.to_native(state[0])
         for u_t in u:
-            native = _state_after(self.module, self._convention.one_step(u_t), native)
-        return (self._convention.from_native(native),)
+            native = _state_after(self.module, self.convention.one_step(u_t), native)
+        return (self.convention.from_native(native),)
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class _Convention:
     batch_dims: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     """For each tensor of the state: its batch dimension, and its shape without it."""
+
+    @property
+    def takes_sequences(self) -> bool:
+        """Whether the module takes whole sequences, not single steps."""
+        return self.time_dim is not None
 
     def one_step(self, u_t: Tensor) -> Tensor:
         return u_t.clone() if self.time_dim is None else u_t.unsqueeze(self.time_dim).clone()

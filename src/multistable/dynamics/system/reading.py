@@ -60,7 +60,7 @@ def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[
     elif isinstance(sequences, Tensor | PackedSequence) or _is_list_of_sequences(sequences):
         yield _whole(sequences, batch_first, members)
     elif isinstance(sequences, Iterable) and not isinstance(sequences, str | bytes | dict):
-        with _global_randomness_kept():
+        with global_randomness_kept():
             yield from _read(sequences, batch_first, members)
     else:
         raise TypeError(f"sequences must be {ACCEPTED}, got {type(sequences).__name__}")
@@ -182,6 +182,11 @@ def _check_numbers(tensor: Tensor) -> None:
     """Raise unless the tensor has real numbers that can be read."""
     if tensor.is_complex() or tensor.is_quantized:
         raise TypeError(f"sequences must be of real numbers, got {tensor.dtype}")
+    if not tensor.is_floating_point() and tensor.dtype != torch.bool:
+        raise TypeError(
+            f"sequences must be of a floating-point type, got {tensor.dtype}: for whole numbers that are tokens pass "
+            "the model that embeds them, ms.measure(model, batches); else sequences.float()"
+        )
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested:
         kind = "meta tensor" if tensor.is_meta else "nested tensor" if tensor.is_nested else f"{tensor.layout} tensor"
         raise TypeError(f"sequences must be dense tensors with values, got a {kind}")
@@ -247,7 +252,7 @@ def _one_after_the_other(piece: PaddedSequences | RaggedSequences) -> RaggedSequ
 
 
 @contextmanager
-def _global_randomness_kept() -> Iterator[None]:
+def global_randomness_kept() -> Iterator[None]:
     """Put back the global generators, from which reading a data loader draws; one thread reads at a time."""
     with _one_reader:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import torch
@@ -18,6 +18,8 @@ class SequenceSet(ABC):
 
     lengths: Tensor
     """The number of time steps of each sequence, ``(n,)`` on the CPU."""
+    before: Tensor | None
+    """The whole state before the first step of each sequence, ``(n, d)``; ``None`` where it is zero."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -44,6 +46,10 @@ class SequenceSet(ABC):
             Inputs ``(time, ..., k, features)``, padded with anything, and lengths ``(..., k)``.
         """
 
+    def states_before(self, indices: Tensor) -> Tensor | None:
+        """The whole states ``(..., k, d)`` of some of the sequences before their first step; ``None`` if zero."""
+        return None if self.before is None else self.before[indices.to(self.before.device)]
+
 
 @dataclass(frozen=True)
 class PaddedSequences(SequenceSet):
@@ -51,6 +57,7 @@ class PaddedSequences(SequenceSet):
 
     padded: Tensor
     lengths: Tensor
+    before: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def numbers(self) -> Tensor:
@@ -73,6 +80,7 @@ class RaggedSequences(SequenceSet):
 
     steps: Tensor
     lengths: Tensor
+    before: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def numbers(self) -> Tensor:

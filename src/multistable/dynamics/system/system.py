@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from multistable.arguments import truth_value
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
+from multistable.dynamics.system.directions import Direction
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
 from multistable.networks.convert import is_only, torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import CellLayer, Double, Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Double, Layer, LayerState, Single, StackLayer
 from multistable.networks.rnn import RNN
+from multistable.networks.wrappers import unwrapped
 from multistable.scan import choose
 
 # Where only some states are needed, those of this many time steps are in memory at once.
@@ -74,6 +76,18 @@ class System:
         """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""
         return draws.normal(1, self.layers[layer].input_size).to(device=self.device, dtype=self.dtype)
 
+    def unflat(self, whole: Tensor | None) -> States | None:
+        """The state of each layer, taken from whole states ``(..., n, d)``: the inverse of :func:`flat`."""
+        if whole is None:
+            return None
+        whole = whole.to(device=self.device, dtype=self.dtype)
+        one_step = whole.new_zeros(1, *whole.shape[:-1], self.input_size)
+        with torch.no_grad():
+            like = self.only_last(one_step)
+        sizes = [field.shape[-1] for layer in like for cell in layer for field in cell]
+        fields = iter(whole.split(sizes, dim=-1))
+        return map_states(lambda _: next(fields), like)
+
     def advance(self, u: Tensor, states: States | None = None) -> States:
         """All states of all layers over inputs ``u``, each field with time first."""
         before = [None] * len(self.layers) if states is None else states
@@ -121,7 +135,7 @@ def backends(rnn: nn.Module) -> list[str]:
     has the single line ``"module"``.
     """
     _check_module(rnn)
-    layers = _known_layers(rnn)
+    layers = known_layers(rnn)
     if layers is None:
         return ["module"]
     like = example_of(rnn)
@@ -150,6 +164,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         sequences: see :func:`measure`.
         batch_size: how many sequences will be drawn at once; ``None`` where all are taken.
     """
+    rnn = unwrapped(rnn)
     _check_module(rnn)
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
@@ -165,7 +180,15 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
 
 def system_of(rnn: nn.Module, features: int) -> System:
     """The network as a system. ``features`` is the size of its input, which not every module tells."""
-    layers: Sequence[Layer] = _known_layers(rnn) or [ModuleLayer(rnn, features, _batch_first(rnn))]
+    rnn = unwrapped(rnn)
+    known = known_layers(rnn)
+    network = rnn.network if isinstance(rnn, Ensemble) else rnn
+    if known is not None and getattr(network, "bidirectional", False):
+        raise ValueError(
+            f"{type(network).__name__} with bidirectional=True has two states that nothing joins: take each direction "
+            "by itself, ms.recurrent_parts(network) has them"
+        )
+    layers: Sequence[Layer] = known or [ModuleLayer(rnn, features, _batch_first(rnn))]
     like = example_of(rnn)
     return System(layers, members_of(rnn), like.device, like.dtype)
 
@@ -174,15 +197,18 @@ def _batch_first(rnn: nn.Module) -> bool:
     return truth_value(f"batch_first of {type(rnn).__name__}", getattr(rnn, "batch_first", False))
 
 
-def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
+def known_layers(rnn: nn.Module) -> list[StackLayer] | None:
     """The layers of a network whose equations are known; ``None`` for any other module, which is called as it is."""
+    rnn = unwrapped(rnn)
+    if isinstance(rnn, Direction):
+        return [rnn.layer]
     if isinstance(rnn, Ensemble):
         _check_taken_apart(rnn, is_only(rnn, Ensemble) and is_only(rnn.network, RNN))
-        return cast(list[CellLayer], list(rnn.network.layers))
+        return cast(list[StackLayer], list(rnn.network.layers))
     if isinstance(rnn, RNN):
         known = is_only(rnn, RNN)
         _check_taken_apart(rnn, known or not any(isinstance(layer, Double) for layer in rnn.layers))
-        return cast(list[CellLayer], list(rnn.layers)) if known else None
+        return cast(list[StackLayer], list(rnn.layers)) if known else None
     if isinstance(rnn, Cell):
         return [Single(rnn)] if is_only(rnn, Cell) else None
     recurrences = torch_recurrences(rnn)

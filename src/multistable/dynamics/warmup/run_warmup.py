@@ -16,9 +16,11 @@ from multistable.arguments import (
     truth_value,
 )
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import hold_back, interrupted_once
+from multistable.dynamics.system.models import at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
@@ -61,7 +63,9 @@ def warmup(
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
     on_step: Callable[[WarmupStep], None] | None = None,
     progress: bool = False,
-) -> WarmupHistory:
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """Make a network multistable, in place.
 
     Each gradient step takes the states that a batch of sequences leads to, lets every layer stabilise by itself under a
@@ -80,8 +84,10 @@ def warmup(
     warmup, the parameters are as they were before.
 
     Args:
-        rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
-        sequences: the input sequences, see :func:`measure`.
+        rnn: the network, or a model with recurrent parts inside, see :func:`measure`. All members of an ensemble are
+            warmed up at once, each as if alone. Of several parts each is warmed up after those that the model calls
+            before it; parts of which no parameter requires gradients are left as they are.
+        sequences: the input sequences, or the batches that the model is run on, see :func:`measure`.
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
         steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the default algorithm the most
             gradient steps it takes: 500 if not given, or 2,000 short ones towards a wanted VAA.
@@ -100,6 +106,11 @@ def warmup(
         on_step: called after each step.
         progress: show the progress of the warmup on the standard error: one line that is written over on a terminal, a
             new line every ten seconds elsewhere.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Returns:
+        The history, for several parts a dict with the history of each by name.
     """
     _check_choices(algorithm, optimiser, on_step)
     steps = None if steps is None else positive_integer("steps", steps)
@@ -109,48 +120,57 @@ def warmup(
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
     progress = truth_value("progress", progress)
-    goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        measured_float32(),
-        studying(rnn, sequences, batch_size=batch_size) as (system, data),
-    ):
-        batch_size = min(batch_size, len(data))
-        if batch_size < 2:
-            raise ValueError(
-                "sequences and batch_size must be at least two, since a warmup drives the states of sequences apart, "
-                f"got {len(data)} sequences and batch_size = {batch_size}"
-            )
-        parameters = warmable_parameters(rnn, system)
-        draws = Draws(generator, system.members)
-        final = min(FINAL_BATCH_SIZE, len(data))
-        goal.check(final)
-        limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
-        limit = limit if steps is None else torch.full_like(limit, steps)
-        history = WarmupHistory(goal, batch_size, final)
-        kept = Kept()
-        try:
-            kept.keep(parameters)
-            with showing(history, int(limit.max()), progress) as line:
-                with on_the_cpu():
-                    adjust = optimiser(parameters, lr=lr)
-                warming = Warming(
-                    *(system, data, draws, parameters, adjust, history, on_step, line),
-                    *(limit, batch_size, lr, max_stabilisation, increment, eps),
+    Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
+
+    @interrupted_once  # of several parts each by itself
+    def one(network: nn.Module, sequences: Any) -> WarmupHistory:
+        goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network))
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            measured_float32(),
+            studying(network, sequences, batch_size=batch_size) as (system, data),
+        ):
+            n = min(batch_size, len(data))
+            if n < 2:
+                raise ValueError(
+                    "sequences and batch_size must be at least two, since a warmup drives the states of sequences "
+                    f"apart, got {len(data)} sequences and batch_size = {n}"
                 )
-                history.vaa = _run(algorithm, warming, final)
-            hold_back()
-        except BaseException:
+            parameters = warmable_parameters(network, system)
+            draws = Draws(generator, system.members)
+            final = min(FINAL_BATCH_SIZE, len(data))
+            goal.check(final)
+            limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
+            limit = limit if steps is None else torch.full_like(limit, steps)
+            history = WarmupHistory(goal, n, final)
+            kept = Kept()
             try:
+                kept.keep(parameters)
+                with showing(history, int(limit.max()), progress) as line:
+                    with on_the_cpu():
+                        adjust = optimiser(parameters, lr=lr)
+                    warming = Warming(
+                        *(system, data, draws, parameters, adjust, history, on_step, line),
+                        *(limit, n, lr, max_stabilisation, increment, eps),
+                    )
+                    history.vaa = _run(algorithm, warming, final)
                 hold_back()
-            finally:  # also if the first interrupt comes just now
-                kept.put_back()
-            raise
-        kept.put_back_gradients()
-    for message in history.failures():
-        warnings.warn(message, WarmupWarning, stacklevel=3)
-    return history
+            except BaseException:
+                try:
+                    hold_back()
+                finally:  # also if the first interrupt comes just now
+                    kept.put_back()
+                raise
+            kept.put_back_gradients()
+        return history
+
+    least = at_least(batch_size)
+    found = each_part(one, rnn, sequences, part=part, forward=forward, least=least, changes=True)
+    for name, history in found.items() if isinstance(found, dict) else [("", found)]:
+        for message in history.failures():
+            warnings.warn(f"{name}: {message}" if name else message, WarmupWarning, stacklevel=3)
+    return found
 
 
 def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:

@@ -88,9 +88,10 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
     indices = draws.batch(len(data), min(SEQUENCES, len(data)))
     u, lengths = data.select(indices)
     u, longest = u.to(system.device, system.dtype), int(lengths.max())
+    before = system.unflat(data.states_before(indices))
 
     def after(steps: int) -> tuple[Tensor, Tensor]:
-        found = places(flat(system.states_at(u, lengths.clamp(max=steps))))
+        found = places(flat(system.states_at(u, lengths.clamp(max=steps), before)))
         return found, _filled(found, levels)
 
     best, steps = torch.full(system.leading, BEGINNING, device="cpu"), BEGINNING
@@ -174,10 +175,12 @@ class Corners:
         draws, known = self.draws, self.known
         drawn = draws.batch(known.indices.shape[-1], n)
         n = drawn.shape[-1]
-        u, lengths = self.data.select(known.indices.gather(-1, drawn))
+        indices = known.indices.gather(-1, drawn)
+        u, lengths = self.data.select(indices)
+        before = system.unflat(self.data.states_before(indices))
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1
-        reached = system.states_at(u.to(system.device, system.dtype), first + later)
+        reached = system.states_at(u.to(system.device, system.dtype), first + later, before)
         place = known.place.gather(-2, drawn.unsqueeze(-1).expand(*drawn.shape, AXES))
         cell = _cell(place, self.levels)
         period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest), device="cpu")).squeeze(-1)

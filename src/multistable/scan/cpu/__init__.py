@@ -35,8 +35,6 @@ def supported(cell: Cell[Any], projected: Tensor) -> str | None:
 
 def _unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
     """Why these tensors cannot be computed with here."""
-    if torch.is_autocast_enabled("cpu"):
-        return "the fused loop on the CPU does not follow torch.autocast"
     if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
         return "the fused loop on the CPU has gradients alone, not the transforms of torch.func"
     if projected.numel() == 0:

@@ -12,6 +12,7 @@ from multistable.scan.cpu.passes import Buffers, Shape, make_pass
 from multistable.scan.program import Product, Program
 from multistable.scan.program.stages import Pass, Stages, Window
 from multistable.scan.retained import graph_is_kept
+from multistable.scan.surroundings import without_autocast
 
 Tensors = tuple[Tensor, ...]
 Action = Callable[[int], object]
@@ -164,12 +165,13 @@ class _Scan(torch.autograd.Function):
         tensors = iter(ctx.saved_tensors)
         states, (saved,), operands, weights = (tuple(islice(tensors, size)) for size in ctx.sizes)
         back = _Back(ctx.program, states, saved, dict(zip(ctx.operands, operands, strict=True)), weights)
-        back.run(upstream)
         _, _, _, input_needs_it, *others_need_it = ctx.needs_input_grad
-        of_input = back.of_input(constant=ctx.constant) if input_needs_it else None
         of_weights: Iterable[Tensor | None] = (None for _ in weights)
-        if any(others_need_it[len(states) :]):
-            of_weights = back.of_weights()
+        with without_autocast(saved.device.type):
+            back.run(upstream)
+            of_input = back.of_input(constant=ctx.constant) if input_needs_it else None
+            if any(others_need_it[len(states) :]):
+                of_weights = back.of_weights()
         return None, None, None, of_input, *back.of_state, *of_weights
 
 

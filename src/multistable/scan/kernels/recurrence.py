@@ -1,7 +1,6 @@
 """The recurrences of every cell as one differentiable function: buffers, launches, and the weight gradients."""
 
 import importlib
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -22,6 +21,7 @@ from multistable.scan.kernels.text import module_of
 from multistable.scan.kernels.weights import Weights, gradients_of_each, matrices_of, units_of
 from multistable.scan.program.nodes import evaluate
 from multistable.scan.retained import graph_is_kept
+from multistable.scan.surroundings import without_autocast
 
 UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
 # With more, as the compiler would take, a multiprocessor has fewer programs whose reads hide each other; with less,
@@ -426,7 +426,7 @@ class Recurrence(torch.autograd.Function):
         )
         of_x = of_input_weight = of_input_bias = None
         of_weights: list[Tensor | None] = [None] * len(weights)
-        with _without_autocast(saved.device.type):
+        with without_autocast(saved.device.type):
             back = _Retreat(form, ctx.precision, tuple(weights), upstream, states, saved)
             if form.blocks:
                 back.with_products(wants_weight=needs_weights)
@@ -459,8 +459,3 @@ class Recurrence(torch.autograd.Function):
             *of_weights,
             *(field.reshape(*lead, *field.shape[1:]) for field in back.carried[: ctx.fields]),
         )
-
-
-def _without_autocast(device: str) -> AbstractContextManager[Any]:
-    """The backward pass may be asked for inside ``torch.autocast``, which the forward pass was not."""
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

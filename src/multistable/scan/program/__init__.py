@@ -203,6 +203,8 @@ def _recorded(cell: Cell[Any], weights: dict[str, Tensor], leading: tuple[int, .
     try:
         u = drawn(1, *leading, rows, cell.input_size)
         x = stepper.call(dict(zip(names, values, strict=True)), type(cell).project, u)[0]
+        if any(field.shape[-1] != hidden for field in cell.zero_state(x)):
+            raise RefusedError(f"its state has fields of other sizes than hidden_size, {hidden}")
         recorded = record(step, x, tuple(state), tuple(values), fake=True)
     except RefusedError:
         raise

@@ -1,0 +1,350 @@
+"""Any model with recurrent parts inside: it is run on batches, and what each part reads is kept."""
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from multistable.dynamics.system.batches import Forward, batches_of, call, columns, how_called, is_rows, peeked
+from multistable.dynamics.system.contexts import evaluating, ieee_float32
+from multistable.dynamics.system.directions import directions, read_by
+from multistable.dynamics.system.interrupts import hold_back
+from multistable.dynamics.system.modules import example_of
+from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state
+from multistable.dynamics.system.reading import global_randomness_kept, sequence_set
+from multistable.dynamics.system.reads import Reads
+from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.networks.wrappers import unwrapped
+
+Result = TypeVar("Result")
+
+WANTED = 1000
+"""How many sequences of each part are kept, unless the caller needs more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A network inside a model.
+
+    Attributes:
+        name: what it is called; empty for the model itself.
+        module: the name of the module that the model calls.
+        direction: which direction of it the network is; empty if it has one alone.
+        network: the network.
+    """
+
+    name: str
+    module: str
+    direction: str
+    network: nn.Module
+
+
+def each_part(
+    act: Callable[[nn.Module, Any], Result],
+    rnn: nn.Module,
+    sequences: Any,
+    *,
+    part: str | None = None,
+    forward: Forward | None = None,
+    least: int = 1,
+    changes: bool = False,
+) -> Result | dict[str, Result]:
+    """The result of ``act(network, sequences)`` for a network, or for the parts of a model.
+
+    Args:
+        act: what to do with a network and what it reads.
+        rnn: a network, or a model with recurrent parts inside.
+        sequences: what the network reads, or batches that the model is run on.
+        part: the name of the part to act on; all if not given.
+        forward: ``forward(model, batch)`` runs the model on a batch.
+        least: how many sequences ``act`` needs.
+        changes: whether ``act`` changes the network. What a part reads is then found again after each change, parts
+            whose parameters require no gradients are left out, and if ``act`` fails all parts are as before.
+
+    Returns:
+        One result if there is one part, else a dict of them by name.
+    """
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    rnn = unwrapped(rnn)
+    if part is None and forward is None:
+        bare, sequences = _is_network(rnn, sequences)
+        if bare:
+            return _each_direction(act, rnn, _of_rows(sequences), changes)
+    parts = _parts(rnn, part)
+    if changes:
+        able = [each for each in parts if any(p.requires_grad for p in each.network.parameters())]
+        parts = able or parts
+    modules = {each.module: module_of_name(rnn, each.module) for each in parts}
+    if forward is not None and not callable(forward):
+        raise TypeError(f"forward must be called as forward(model, batch), got {type(forward).__name__}")
+    run = _Run(rnn, forward or call, max(WANTED, least), least, explained=forward is None)
+    reads, kept = run.over(batches_of(sequences, rnn), modules)
+    parts = _called(parts, reads, rnn, named=part is not None)
+    results: dict[str, Result] = {}
+    with _all_or_none([each.network for each in parts] if changes else []):
+        for index, each in enumerate(parts):
+            if changes and index:
+                reads, _ = run.over(iter(kept), modules)
+            with _named(each.name if len(parts) > 1 else "", rnn):
+                data = _read_by(module_of_name(rnn, each.module), each.direction, reads[each.module].sequences())
+                results[each.name] = act(each.network, data)
+    return next(iter(results.values())) if len(results) == 1 else results
+
+
+def _each_direction(
+    act: Callable[[nn.Module, Any], Result], rnn: nn.Module, sequences: Any, changes: bool
+) -> Result | dict[str, Result]:
+    """The result for a network, or for each direction of one."""
+    networks = directions(rnn)
+    if len(networks) == 1:
+        return act(rnn, sequences)
+    data = sequence_set(sequences, batch_first=bool(getattr(rnn, "batch_first", False)))
+    results = {}
+    with _all_or_none([rnn] if changes else []):
+        for name, network in networks.items():
+            with _named(name, rnn):
+                results[name] = act(network, _read_by(rnn, name, data))
+    return results
+
+
+def _read_by(module: Any, direction: str, data: SequenceSet) -> SequenceSet:
+    if not direction:
+        return data
+    with torch.inference_mode(False), torch.no_grad(), ieee_float32(), evaluating(module):
+        return read_by(module, direction, data)
+
+
+def _is_network(rnn: nn.Module, sequences: Any) -> tuple[bool, Any]:
+    """Whether sequences are for this module as one network, not batches for a model; and these, as they were."""
+    found = modules_with_state(rnn)
+    if "" in found:
+        return True, sequences
+    takes_state = _takes_state(rnn)
+    if not found:
+        if not takes_state:
+            raise TypeError(looked_for(rnn))
+        return True, sequences
+    if not takes_state:
+        return False, sequences
+    with global_randomness_kept():
+        first, sequences = peeked(sequences)
+    return _keeps_convention(rnn, first), sequences
+
+
+def _takes_state(module: nn.Module) -> bool:
+    """Whether the module can be called with an input and a state."""
+    try:
+        inspect.signature(module.forward).bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def _keeps_convention(module: nn.Module, first: Any) -> bool:
+    """Whether a model is itself a network ``(input, state) -> (output, state)`` of the sequences that it is given.
+
+    What it does to a few steps at once has to be what it does to them in two pieces, with the state handed on.
+    """
+    batch_first = bool(getattr(module, "batch_first", False))
+    try:
+        data = sequence_set([first] if not isinstance(first, Tensor) else first, batch_first=batch_first)
+        like = example_of(module)
+        u, _ = data.select(torch.arange(min(2, len(data)), device="cpu"))
+        u = u[:4].to(like)
+        u = torch.cat([u] * 4)[:4]
+        with running(module):
+
+            def after(u: Tensor, state: Any) -> Any:
+                return module(u.transpose(0, 1) if batch_first else u, state)[1]
+
+            whole, pieces = after(u, None), after(u[2:], after(u[:2], None))
+            pairs = [(whole, pieces)] if isinstance(whole, Tensor) else list(zip(whole, pieces, strict=True))
+            return bool(pairs) and all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in pairs)
+    except Exception:  # of any kind: the module is no such network
+        return False
+
+
+def _of_rows(sequences: Any) -> Any:
+    """The sequences of a data set of rows that are dicts: the one column that is ``(time, features)``."""
+    if not is_rows(sequences) or not len(sequences) or not isinstance(sequences[0], dict):
+        return sequences
+    found = columns(sequences[0])
+    names = [name for name, column in found.items() if column.dim() == 2]
+    if len(names) != 1:
+        shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in found.items())
+        raise ValueError(
+            "a data set of rows for a network must have one column of (time, features), got "
+            f"{shapes or 'no numbers'}; forward=lambda rnn, batch: ... chooses"
+        )
+    (name,) = names
+    count = min(len(sequences), WANTED)
+    return [columns(sequences[index])[name] for index in range(count)]
+
+
+def _parts(model: nn.Module, wanted: str | None) -> list[Part]:
+    """The parts of a model to act on."""
+    modules = modules_with_state(model)
+    found = [
+        Part(joined(name, direction), name, direction, network)
+        for name, module in modules.items()
+        for direction, network in directions(module).items()
+    ]
+    if wanted is None:
+        if not found:
+            raise TypeError(looked_for(model))
+        return found
+    chosen = [each for each in found if wanted in (each.name, each.module)]
+    other = module_of_name(model, wanted) if isinstance(wanted, str) else None
+    if chosen or other is None:
+        if not chosen:
+            names = ", ".join(repr(each.name) for each in found) or "none"
+            raise ValueError(f"part must be the name of a recurrent part, {names}, or of a module, got {wanted!r}")
+        return chosen
+    return [Part(wanted, wanted, "", other)]
+
+
+def _called(parts: list[Part], reads: dict[str, Reads], model: nn.Module, named: bool) -> list[Part]:
+    """The parts that the model called, in the order in which it did."""
+    order = [name for name in reads if len(reads[name])]
+    called = sorted((each for each in parts if each.module in order), key=lambda each: order.index(each.module))
+    idle = ", ".join(repr(each.name) for each in parts if each not in called)
+    if idle:
+        message = (
+            f"{type(model).__name__} did not call {idle} on these batches. A part is seen where it is called as "
+            "part(input, state), not by part.forward(...); forward=lambda model, batch: ... runs the model otherwise"
+        )
+        if named or not called:
+            raise ValueError(message)
+        warnings.warn(f"{message}. It is left out", stacklevel=4)
+    return called
+
+
+class _Run:
+    """A model and how to run it.
+
+    Args:
+        model: the model.
+        forward: how to run it on a batch.
+        wanted: how many sequences of each part to keep.
+        least: how many the caller needs.
+        explained: whether errors of the model shall say how it was called.
+    """
+
+    def __init__(self, model: nn.Module, forward: Forward, wanted: int, least: int, explained: bool) -> None:
+        self._model, self._forward, self._explained = model, forward, explained
+        self._wanted, self._least = wanted, least
+
+    def over(self, batches: Iterator[Any], modules: dict[str, Any]) -> tuple[dict[str, Reads], list[Any]]:
+        """Run the model on as many batches as are needed: what each module read, by first call, and these batches."""
+        reads = {name: Reads(name, module, self._wanted, self._least) for name, module in modules.items()}
+        order: dict[str, Reads] = {}
+        kept = []
+        with running(self._model), ExitStack() as hooks:
+            for name, each in reads.items():
+
+                def begin(*call: Any, name: str = name, each: Reads = each) -> None:
+                    order.setdefault(name, each)
+                    each.begin(*call)
+
+                # Before the user's own hooks, which a part that has any keeps.
+                handle = each.module.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)
+                hooks.callback(handle.remove)
+                hooks.callback(each.module.register_forward_hook(each.end, with_kwargs=True).remove)
+            for batch in batches:
+                self._call(batch)
+                kept.append(batch)
+                for each in order.values():
+                    each.end_of_batch()
+                if order and all(each.enough for each in order.values()):
+                    break
+                if not order and len(kept) == self._wanted:
+                    break
+        if not kept:
+            raise ValueError("batches must not be empty, got none (an iterator can be read only once)")
+        return order, kept
+
+    def _call(self, batch: Any) -> None:
+        try:
+            self._forward(self._model, batch)
+        except Exception as error:
+            if self._explained:
+                error.add_note(
+                    f"{type(self._model).__name__} was called as {how_called(batch)}; "
+                    "forward=lambda model, batch: ... calls it otherwise"
+                )
+            raise
+
+
+@contextmanager
+def running(model: nn.Module) -> Iterator[None]:
+    """Run a model in evaluation, without gradients, and leave nothing behind.
+
+    Modes, buffers, plain attributes and the global random state are as before. What was compiled runs uncompiled, since
+    a compiled model does not see hooks.
+    """
+    modules = [m for m in model.modules() if not any(map(is_lazy, _own(m)))]
+    attributes = [(module, dict(vars(module)), dict(module._buffers)) for module in modules]
+    values = [(buffer, buffer.detach().clone()) for module in modules for buffer in module.buffers(recurse=False)]
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(global_randomness_kept())
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        try:
+            for module in model.modules():
+                module.training = False
+            yield
+        except BaseException:
+            hold_back()
+            raise
+        finally:
+            for module, own, buffers in attributes:
+                vars(module).clear()
+                vars(module).update(own)
+                module._buffers.clear()
+                module._buffers.update(buffers)
+            for buffer, value in values:
+                buffer.copy_(value)
+
+
+def _own(module: nn.Module) -> list[Any]:
+    return [*module._parameters.values(), *module._buffers.values()]
+
+
+@contextmanager
+def _all_or_none(networks: Sequence[nn.Module]) -> Iterator[None]:
+    """Put back all parameters of the networks if an exception passes."""
+    before = [(p, p.detach().clone()) for network in networks for p in network.parameters()]
+    try:
+        yield
+    except BaseException:
+        hold_back()
+        with torch.inference_mode(False), torch.no_grad():
+            for p, value in before:
+                p.copy_(value)
+        raise
+
+
+@contextmanager
+def _named(name: str, model: nn.Module) -> Iterator[None]:
+    """Say in an error to which part of a model it belongs."""
+    try:
+        yield
+    except Exception as error:
+        if name:
+            error.add_note(f"in the part {name!r} of {type(model).__name__}")
+        raise
+
+
+def at_least(batch_size: int) -> int:
+    """How many sequences a batch of this size needs: of a default size none in particular."""
+    return 1 if isinstance(batch_size, AtMost) else batch_size

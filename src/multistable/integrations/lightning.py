@@ -1,0 +1,79 @@
+"""A callback for the Trainer of Lightning."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from multistable.arguments import positive_integer
+from multistable.dynamics.measure import measure
+from multistable.dynamics.system.batches import Forward
+from multistable.dynamics.warmup import warmup
+from multistable.extras import missing
+from multistable.integrations.watch import MEASURED, vaa_of
+
+try:
+    import lightning
+except ImportError as error:
+    raise missing("the callback for Lightning", "lightning") from error
+
+
+class Multistability(lightning.Callback):
+    """Warms up the module when its training starts, and logs its VAA every few epochs.
+
+    ``Trainer(callbacks=[Multistability()])``. The batches are those of the training. With several processes, the first
+    one warms up and the others get its weights. A training that goes on from a checkpoint is not warmed up again.
+
+    Args:
+        every: the epochs between two measures; ``vaa`` is logged by the module, so other callbacks can monitor it.
+        batches: other batches than those of the training.
+        warmup: options of the warmup; ``True`` for its defaults, ``False`` for none.
+        measure: options of the measures.
+        part: see :func:`multistable.measure`.
+        forward: see :func:`multistable.measure`; ``lambda module, batch: module.training_step(batch, 0)`` for a module
+            that has no ``forward``.
+    """
+
+    def __init__(
+        self,
+        *,
+        every: int = 5,
+        batches: Any = None,
+        warmup: bool | Mapping[str, Any] = True,
+        measure: Mapping[str, Any] = MEASURED,
+        part: str | None = None,
+        forward: Forward | None = None,
+    ) -> None:
+        self._every, self._batches = positive_integer("every", every), batches
+        self._warmup, self._measure = warmup, measure
+        self._how: dict[str, Any] = {"part": part, "forward": forward}
+        self._warmed_up = False
+        self.history: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Warm up, unless that was done before the checkpoint from which the training goes on."""
+        if self._warmup is False or self._warmed_up:
+            return
+        if trainer.is_global_zero:
+            options = {} if isinstance(self._warmup, bool) else self._warmup
+            self.history = warmup(pl_module, self._read(trainer), **self._how, **options)
+            for logger in trainer.loggers:
+                logger.log_metrics(vaa_of(self.history), step=trainer.global_step)
+        if trainer.world_size > 1:
+            pl_module.load_state_dict(trainer.strategy.broadcast(pl_module.state_dict()))
+        self._warmed_up = True
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Log the VAA, if this epoch is one of every few."""
+        if (trainer.current_epoch + 1) % self._every == 0 and trainer.is_global_zero:
+            results = measure(pl_module, self._read(trainer), **self._how, **self._measure)
+            pl_module.log_dict(vaa_of(results), rank_zero_only=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"warmed_up": self._warmed_up}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what a checkpoint kept."""
+        self._warmed_up = state_dict["warmed_up"]
+
+    def _read(self, trainer: Any) -> Any:
+        return trainer.train_dataloader if self._batches is None else self._batches

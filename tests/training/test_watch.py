@@ -1,0 +1,42 @@
+"""The watch of a training loop of one's own; the callbacks of other packages are tested with these."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import multistable as ms
+from models import Classifier, Translator, numbers, seeded, tokens
+from multistable.integrations import Watch
+
+SHORT = {"algorithm": "paper", "steps": 1, "batch_size": 8, "max_stabilisation": 3}
+SMALL = {"batches": 2, "stabilisation": 50}
+
+
+def test_it_warms_up_and_measures_every_few_epochs():
+    model, logged = seeded(Classifier), []
+    with pytest.warns(ms.WarmupWarning):
+        watch = Watch(model, tokens(), every=2, warmup=SHORT, measure=SMALL, log=lambda *values: logged.append(values))
+    assert logged == [({"vaa": watch.history.vaa}, 0)]
+    found = [watch(epoch) for epoch in (1, 2, 3)]
+    assert found[0] == {"vaa": watch.history.vaa}
+    assert found[1] == found[2] == {"vaa": ms.measure(model, tokens(), **SMALL).vaa}
+    assert logged[1:] == [(found[1], 2)]
+
+
+def test_of_several_parts_each_is_logged_where_it_is_wanted():
+    scalars, run = [], []
+    writer = SimpleNamespace(add_scalar=lambda *values: scalars.append(values))
+    for log in (writer, SimpleNamespace(log=run.append)):
+        watch = Watch(seeded(Translator), numbers(5, 40, 4), every=1, warmup=False, measure=SMALL, log=log)
+        values = watch(3)
+    assert watch.history is None
+    assert list(values) == ["vaa/encoder", "vaa/decoder"]
+    assert scalars == [(name, value, 3) for name, value in values.items()]
+    assert run == [{**values, "epoch": 3}]
+
+
+def test_what_cannot_be_logged_to_is_an_error_before_any_work():
+    with pytest.raises(TypeError, match=r"log must be a SummaryWriter, a run of W&B, a function .* or None, got int"):
+        Watch(Classifier(), tokens(), log=3)
+    with pytest.raises(ValueError, match="every must be a positive integer, got 0"):
+        Watch(Classifier(), tokens(), every=0)
