@@ -128,30 +128,28 @@ def _divided(rows: Tensor, lengths: Tensor, resets: Tensor, shape: tuple[int, ..
     back = torch.empty(int(lengths.sum()), dtype=torch.long, device="cpu")
     ends = OfDirections(torch.empty_like(lengths), torch.empty_like(lengths))
     rows_before = states_before = 0
-    for members in _grouped(stop - start):
-        own = (stop - start)[members]
-        in_entry = torch.bincount(entry[members], minlength=count // shape[-1])
+    for chosen in _grouped(stop - start):
+        own = (stop - start)[chosen]
+        in_entry = torch.bincount(entry[chosen], minlength=count // shape[-1])
         width = int(in_entry.max())
-        place = torch.arange(len(members), device="cpu") - (in_entry.cumsum(0) - in_entry)[entry[members]]
-        place += entry[members] * width
+        place = torch.arange(len(chosen), device="cpu") - (in_entry.cumsum(0) - in_entry)[entry[chosen]]
+        place += entry[chosen] * width
         time, places = int(own.max()), width * len(in_entry)
 
-        # A place without a piece reads the first row once; a step after the end of its piece reads the last one again.
-        steps = torch.zeros(time, places, dtype=torch.long, device="cpu")
-        read = torch.minimum(start[members] + times[:time], stop[members] - 1)
-        steps[:, place] = rows[read, sequence[members]]
+        # A place without a piece reads a row of its own entry, a step after the end of its piece the last one again.
+        steps = rows[0, :: shape[-1]].repeat_interleave(width).repeat(time, 1)
+        read = torch.minimum(start[chosen] + times[:time], stop[chosen] - 1)
+        steps[:, place] = rows[read, sequence[chosen]]
         of_place = torch.ones(places, dtype=torch.long, device="cpu").index_copy(0, place, own)
         given = [
-            torch.full((places,), count, device="cpu").index_copy(
-                0, place, torch.where(which, sequence, count)[members]
-            )
+            torch.full((places,), count, device="cpu").index_copy(0, place, torch.where(which, sequence, count)[chosen])
             for which in (continues, is_last)
         ]
         within = times[:time] < own
         outputs = rows_before + times[:time] * places + place
         back[steps[:, place][within]] = outputs[within]
-        ends.onward[sequence[members][is_last[members]]] = (states_before + place)[is_last[members]]
-        ends.reverse[sequence[members][start[members] == 0]] = (states_before + place)[start[members] == 0]
+        ends.onward[sequence[chosen][is_last[chosen]]] = (states_before + place)[is_last[chosen]]
+        ends.reverse[sequence[chosen][start[chosen] == 0]] = (states_before + place)[start[chosen] == 0]
         rows_before += time * places
         states_before += places
 
