@@ -105,7 +105,7 @@ def packed_call(rnn):
     def call(sequences, state, resets):
         mask = pack_sequence(resets, enforce_sorted=False)
         output, end = rnn(pack_sequence(sequences, enforce_sorted=False), state, resets=mask)
-        padded = pad_packed_sequence(mask, batch_first=rnn.batch_first)[0]
+        padded = pad_packed_sequence(mask, batch_first=rnn.batch_first, padding_value=True)[0]
         again = rnn(pack_sequence(sequences, enforce_sorted=False), state, resets=padded)
         assert_close((again[0].data, again[1]), (output.data, end), rtol=0, atol=0)
         return pad_packed_sequence(output)[0], end
