@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
-from multistable.experiments.claims import CLAIMS
+from multistable.experiments.claims import CLAIMS, Answer
 from multistable.experiments.claims.auxiliary import LOW
 from multistable.experiments.experiment import Picture, Result, finished, grouped
 from multistable.experiments.figures import figure, name_axes, png
@@ -377,12 +377,9 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
         finding = CLAIMS[name].finding(results)
         said = []
         for count in finding.counts:
-            so_far = " so far" if count.decided < len(count.checks) or not count.decided else ""
-            what = so_far if count.expected is None else f" cases{count.of_all}"
-            said.append(f"{count.right} of {count.decided}{what}")
-            said += [f"not: {check.said}" for check in count.wrong]
-        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["0 of 0 so far"])])
-    return table(["claim", "verdict by these runs alone", "comparisons as claimed"], rows)
+            said += [str(count), *(f"{check.answer}: {check.said}" for check in count.of(Answer.NO, Answer.EITHER))]
+        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["none"])])
+    return table(["claim", "verdict by these runs alone", "comparisons"], rows)
 
 
 def store(runs: list[Config], out: Path, stored: Path) -> None:
