@@ -351,6 +351,12 @@ PAGES = {
     "denoising_double_lstm": double_lstms(),
     "impact_k": impact_of_k(),
     "lstm_readings": readings_of_lstms(),
+    "warmup_course": Page(
+        experiments()["warmup-course"].at(TF32),
+        experiments()["warmup-course"].pictures,
+        ("C8",),
+        shared=("denoising_5",),
+    ),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
     "tmaze_32": Page(experiments()["tmaze-32"].at(TF32), experiments()["tmaze-32"].pictures, ("C7", "C12")),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),

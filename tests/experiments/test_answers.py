@@ -41,7 +41,7 @@ def test_a_mean_far_above_a_small_limit_refutes_it_though_one_run_of_five_did_it
     """0.2 is 1.0 standard errors from 0.001; a loss that is below 0.001 on average is not 1 once in five runs."""
     failed = Spread.of([1.0, 0.0, 0.0, 0.0, 0.0])
     check = below("it", failed, 0.001)
-    assert (check.answer, "? 1.0 standard errors from it" in check.said) == (NO, True)
+    assert (check.answer, check.said) == (NO, "it: 0.2 ± 0.45 (5 runs), below 0.001? 200 times that")
     assert below("it", failed, 1.01 * failed.mean / UNLIKELY).answer == EITHER
 
 

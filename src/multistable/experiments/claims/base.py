@@ -204,9 +204,9 @@ def judged(said: str, ahead: float | None, error: float = 0.0, beside: str = "ap
 
 def below(name: str, value: Spread | None, limit: float) -> Check:
     """Whether a mean of numbers that are never negative is below a limit."""
-    check = _beside(name, value, "below", limit, -1)
-    unlikely = value is not None and enough(value) and value.mean >= UNLIKELY * limit
-    return replace(check, answer=Answer.NO) if unlikely else check
+    if value is not None and enough(value) and value.mean >= UNLIKELY * limit:
+        return Check(f"{name}: {_said(value)}, below {limit:g}? {value.mean / limit:.0f} times that", Answer.NO)
+    return _beside(name, value, "below", limit, -1)
 
 
 def below_times_one(name: str, value: Spread | None, times: float, results: Sequence[Result]) -> Check:
