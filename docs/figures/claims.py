@@ -41,7 +41,7 @@ class Judged(NamedTuple):
     def command(self) -> str:
         """The command that gives the same verdicts."""
         options = [f"--results $R/{name}.json" for name in self.files]
-        lines = [" ".join(options[at : at + 3]) for at in range(0, len(options), 3)]
+        lines = [" ".join(options[at : at + 2]) for at in range(0, len(options), 2)]
         return " \\\n    ".join([f"multistable claims --scale {self.scale.name} --details", *lines])
 
 
@@ -67,14 +67,14 @@ def overview(paper: Judged, small: Judged) -> list[str]:
     counts = Counter(finding.verdict for name, finding in paper.findings.items() if name.startswith("C"))
     told = ", ".join(f"{counts[verdict]} {words}" for verdict, words in TOLD.items() if counts[verdict])
     rows = [
-        f"| [{name}](#{name.lower()}) | {claim.statement} | **{paper.findings[name].verdict}** | "
+        f"| [{name}](#{name.lower()}) | {escaped(claim.statement)} | **{paper.findings[name].verdict}** | "
         f"{small.findings[name].verdict} |"
         for name, claim in CLAIMS.items()
     ]
     return [
         f"**Of the paper's 24 claims at its own scale: {told}.**",
         "",
-        "| claim (C) or answer to a question (Q) | | at the paper's scale | at the scale small |",
+        "| | claim (C), or answer to a question (Q) | at the paper's scale | at the scale small |",
         "|---|---|---|---|",
         *rows,
     ]
@@ -92,7 +92,7 @@ def section(name: str, paper: Judged, small: Judged) -> list[str]:
             f"{name}: the sentence in found.py is written for '{about.verdict}', the results say '{finding.verdict}'. "
             f"Write it anew: {about.found}"
         )
-    lines = [f"## {name}", "", f"*{claim.statement}* ({names(claim.labels)})", ""]
+    lines = [f"## {name}", "", f"*{escaped(claim.statement)}* ({names(claim.labels)})", ""]
     lines += [f"**{finding.verdict_at(used.scale).capitalize()}: {'; '.join(finding.tally)}.** {about.found}", ""]
     lines += [f"![{shown}](results/{picture}.png)" for shown, picture in about.pictures]
     lines += [""] if about.pictures else []
@@ -114,10 +114,15 @@ def numbers(checks: Sequence[Check]) -> list[str]:
     for answer, what in SHOWN.items():
         told = [one.said for one in single if one.answer == answer]
         if answer == Answer.NO and len(told) <= FEW:
-            lines += [*(f"- **no**: {one}" for one in told), *([""] if told else [])]
+            lines += [*(f"- **no**: {escaped(one)}" for one in told), *([""] if told else [])]
         else:
             lines += folded(told, what)
     return lines
+
+
+def escaped(text: str) -> str:
+    """Text in which VAA* is not the beginning of an emphasis."""
+    return text.replace("*", "\\*")
 
 
 SHOWN = {Answer.NO: "not as claimed", Answer.EITHER: "cannot be told apart", Answer.YES: "as claimed"}

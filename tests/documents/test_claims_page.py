@@ -39,7 +39,7 @@ def test_each_claim_has_a_section_with_its_verdict_and_its_reason(page, script):
     sections = {part.split("\n", 1)[0]: part for part in page.split("\n## ")}
     for name, claim in CLAIMS.items():
         section, about = sections[name], script.ABOUT[name]
-        assert f"*{claim.statement}*" in section
+        assert f"\n*{script.escaped(claim.statement)}* (" in section
         assert f"\n**{about.verdict.capitalize()}" in section
         assert ("\n**Why**: " in section) == (about.verdict in (FAILS, UNDECIDED)), name
         assert ("\n**The authors' code**: " in section) == bool(claim.authors)
