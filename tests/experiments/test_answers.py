@@ -88,7 +88,7 @@ def test_a_reason_that_is_not_known_is_open_and_none_is_known_at_other_scales():
 def test_a_reason_is_shown_with_the_targets_of_its_links(capsys):
     claim = Claim("C0", "It is so", (), lambda results: [Check("", NO)], why="Some are [lost](results/lost.md).")
     show_claims([claim.finding([])], PAPER, "made up", details=False)
-    assert "Why C0 does not hold: Some are lost (docs/results/lost.md)." in capsys.readouterr().out
+    assert "C0, does not hold, why: Some are lost [docs/results/lost.md]." in capsys.readouterr().out
 
 
 def noisy(task, cell, version, values):

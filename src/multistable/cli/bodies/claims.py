@@ -33,7 +33,7 @@ def show_claims(found: Sequence[Finding], scale: Scale, runs: str, details: bool
     console().print(listing)
     for finding in found:
         if reason := finding.reason_at(scale):
-            console().print(f"Why {finding.claim.name} {finding.verdict}: {without_links(reason)}", markup=False)
+            console().print(f"{finding.claim.name}, {finding.verdict}, why: {without_links(reason)}", markup=False)
     for finding in found if details else ():
         if finding.checks:
             console().print(f"{finding.claim.name}: {finding.claim.statement}")

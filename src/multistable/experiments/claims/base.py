@@ -176,8 +176,8 @@ class Finding:
 
 
 def without_links(markdown: str) -> str:
-    """Markdown as plain text: of each link its words, then its target in ``docs`` in brackets."""
-    return re.sub(r"\[([^\]]*)\]\(([^)]*)\)", r"\1 (docs/\2)", markdown)
+    """Markdown as plain text: of each link its words, then its target in ``docs`` in square brackets."""
+    return re.sub(r"\[([^\]]*)\]\(([^)]*)\)", r"\1 [docs/\2]", markdown)
 
 
 def enough(*spreads: Spread | None) -> bool:
