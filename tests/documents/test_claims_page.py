@@ -1,27 +1,17 @@
 """The page ``docs/claims.md`` says what the stored results say, in sentences that were written for their verdicts."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 
 import pytest
 
+from figure_scripts import figure_script
 from multistable.experiments.claims import CLAIMS, FAILS, UNDECIDED
-from paths import ROOT
 
 
 @pytest.fixture(scope="module")
 def script():
-    """The script ``docs/figures/claims.py``, which imports its neighbours."""
-    folder = ROOT / "docs" / "figures"
-    spec = importlib.util.spec_from_file_location("claims_page", folder / "claims.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(folder))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(folder))
-    return module
+    """The script ``docs/figures/claims.py``."""
+    return figure_script("claims")
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """What is stored in ``docs/results``, and how the results of runs are added to it."""
 
 import hashlib
-import importlib.util
 import re
 import sys
 
 import pytest
 
+from figure_scripts import figure_script
 from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim
@@ -38,11 +38,7 @@ def test_stored_runs_keep_the_names_they_had():
 @pytest.fixture(scope="module")
 def pages():
     """The script ``docs/figures/results.py``."""
-    file = ROOT / "docs" / "figures" / "results.py"
-    spec = importlib.util.spec_from_file_location("results_pages", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return figure_script("results")
 
 
 def finish(config, out, device="CPU"):

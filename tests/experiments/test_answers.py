@@ -1,13 +1,17 @@
 """How a comparison, and with it a claim, is answered: as claimed, not, by chance either way, or without enough runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from made_up_results import COPY, DENOISING, RESULTS, made, versions
 from multistable.cli.bodies.claims import show_claims
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim
 from multistable.experiments.claims.base import UNLIKELY, above, below, judged, less, mostly
-from multistable.experiments.experiment import Spread
+from multistable.experiments.experiment import Experiment, Spread
+from multistable.experiments.report import write_report
 from multistable.experiments.scales import PAPER, SCALES
+from small_runs import RECORD
 
 YES, NO, EITHER, MISSING = Answer.YES, Answer.NO, Answer.EITHER, Answer.OPEN
 LOW, HIGH = Spread.of([1.0, 2.0, 3.0]), Spread.of([4.0, 5.0, 6.0])
@@ -89,6 +93,16 @@ def test_a_reason_is_shown_with_the_targets_of_its_links(capsys):
     claim = Claim("C0", "It is so", (), lambda results: [Check("", NO)], why="Some are [lost](results/lost.md).")
     show_claims([claim.finding([])], PAPER, "made up", details=False)
     assert "C0, does not hold, why: Some are lost [docs/results/lost.md]." in capsys.readouterr().out
+
+
+def test_the_report_says_why_a_claim_does_not_hold(tmp_path):
+    runs = RESULTS["C9"][1]
+    source = {run.config.name: replace(run, record=RECORD) for run in runs}
+    experiment = Experiment("made-up", 0, (), "Made up", tuple(run.config for run in runs), (), ("C9",))
+    page = write_report([experiment], PAPER, tmp_path, "command", source).read_text()
+    assert "<p>Why: About half of the LSTMs" in page
+    assert "[docs/results/attractors_lost.md]" in page
+    assert page.count("<p>Why: ") == 1
 
 
 def noisy(task, cell, version, values):
