@@ -224,13 +224,10 @@ HOW = """## How to read it
 - **Numbers** are mean ± standard deviation over runs that differ in their seed. *Standard errors* say how far two
   means, or a mean and a limit, are apart, in units of the standard error of their difference.
 - **Cannot be told apart** are means that are fewer than two standard errors apart: chance may have put them in this
-  order, so they neither confirm a claim nor refute it. With three to five runs of each kind equal means are two or more
-  apart in 8 to 12 cases of a hundred, so one *no* just above two, among many comparisons, is weak evidence.
-- **Holds**: all comparisons are as claimed. **Does not hold**: one is clearly not. **Undecided**: none is clearly not,
-  and chance may have decided some. **Not enough runs**: nothing stands against the claim, but some comparisons have
-  fewer than three runs on a side.
-- A mean that is 20 times a limit or more is not below the limit, whatever its standard error: where one network of
-  five fails, the failure raises both ([verdicts](reference/reproduce.md#verdicts)).
+  order, so they neither confirm a claim nor refute it.
+- **Holds**: all comparisons are clearly as claimed. **Does not hold**: one is clearly not. **Undecided**: none is
+  clearly not, and some cannot be told apart. **Not enough runs**: nothing stands against the claim, but runs are
+  missing. [The rules in full](reference/reproduce.md#verdicts).
 - **Why** says what is known of the cause; *open* where nothing is.
 - **The authors' code** was measured by us, with their data, initial weights, warmup and training, in the settings that
   are named.

@@ -1,10 +1,12 @@
 """The page ``docs/claims.md`` says what the stored results say, in sentences that were written for their verdicts."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from figure_scripts import figure_script
+from made_up_results import in_mazes
 from multistable.experiments.claims import CLAIMS, FAILS, UNDECIDED
 
 
@@ -50,3 +52,19 @@ def test_comparisons_that_are_not_as_claimed_are_in_view_if_they_are_few(script)
     shown = script.numbers([*checks, script.Check("open", script.Answer.OPEN)])
     assert shown[:2] == ["<details><summary>9 not as claimed</summary><ul>", "<li>a &lt; 0</li>"]
     assert len(shown) == len(checks) + 3
+
+
+def test_other_readings_are_counted_on_the_same_networks_and_other_agents_judged_by_themselves(script, monkeypatch):
+    stored = script.of_page
+    known = {"tmaze_32": []}
+    monkeypatch.setattr(
+        script, "of_page", lambda page, file: known[file.stem] if file.stem in known else stored(page, file)
+    )
+    assert "It has not been run yet." in script.readings()[0]
+    known["tmaze_32"] = in_mazes()
+    (text,) = script.readings()
+    counts = [re.findall(r"(\d+) of 80", line) for line in text.splitlines() if line.startswith("| ")]
+    totals = [sum(map(int, numbers)) for numbers in counts if numbers]
+    assert len(totals) == 3
+    assert len(set(totals)) == 1
+    assert re.search(r"\| C12: .* \| holds \| 92 of 92 as claimed \|", text)
