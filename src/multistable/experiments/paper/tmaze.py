@@ -77,8 +77,8 @@ EXPERIMENTS = (
         name="tmaze-32",
         order=23,
         labels=("fig:tmaze_warmup",),
-        title="T-Maze as the authors' command line has it: 32 units, the previous reward as an input, n = 32, "
-        "T_max = 3 L",
+        title="T-Maze with the defaults of the original command line: 32 units, the previous reward as an input, "
+        "n = 32, T_max = 3 L",
         runs=tuple(of_the_command_line(maze, cell, version) for maze in MAZES for cell, version in KINDS),
         pictures=PICTURES,
         claims=(),
