@@ -1,28 +1,35 @@
-"""The kernels compiled for a GPU of compute capability 9.0 without having one: what the compiler says of each."""
+"""The kernels compiled for a GPU of compute capability 9.0 without having one: what the compiler says of each.
+
+Run: python tests/helpers/compiled_kernels.py gru 256 30 tf32
+"""
 
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
-from triton.runtime.jit import JITFunction
 
+from multistable.cells import CELLS
+from multistable.scan import fused
 from multistable.scan.kernels import recurrence
+from multistable.scan.kernels.launch import Launch
 
-PTXAS = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 H200 = {"processors": 132, "shared_memory": 232_448, "matrix_units": True}
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel with the registers of a thread and the bytes that it spills."""
+    """A kernel with the registers of a thread, and how often a step reads or writes a register that was spilled."""
 
     name: str
     registers: int
@@ -47,31 +54,65 @@ class Driver:
 def compiling() -> Iterator[list[Compiled]]:
     """Compile what is launched inside in place of running it, as for a GPU with 132 multiprocessors."""
     found: list[Compiled] = []
-    launch = JITFunction.run
 
-    def compile_alone(self, *args, grid, warmup, **options):
-        kernel = launch(self, *args, grid=grid, warmup=True, **options)
-        found.append(told(kernel))
-        return kernel
+    def compile_alone(self, grid, *arguments):
+        found.append(told(self.kernel.run(*arguments, grid=grid, warmup=True, **self.constants)))
 
     driver.set_active(Driver())
     try:
-        with (
-            mock.patch.object(JITFunction, "run", compile_alone),
-            mock.patch.object(recurrence, "capacity", return_value=H200),
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(Launch, "__call__", compile_alone))
+            stack.enter_context(mock.patch.object(recurrence, "capacity", return_value=H200))
+            stack.enter_context(mock.patch.object(fused, "_unfit", return_value=None))
             yield found
     finally:
         driver._active = None
 
 
 def told(kernel) -> Compiled:
-    """The compiler's own words on a kernel."""
+    """The compiler's own words on a kernel, and what it made of its time loop."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "kernel.ptx")
+        source, binary = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(kernel.asm["ptx"], encoding="utf-8")
-        command = [PTXAS, "-v", "--gpu-name", "sm_90a", source, "-o", Path(folder, "kernel.cubin")]
+        command = [TOOLS / "ptxas", "-v", "--gpu-name", "sm_90a", source, "-o", binary]
         words = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        command = [TOOLS / "nvdisasm", "-c", binary]
+        code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     registers = int(re.search(r"Used (\d+) registers", words)[1])
-    spills = sum(map(int, re.findall(r"(\d+) bytes spill", words)))
-    return Compiled(kernel.metadata.name, registers, spills, kernel.metadata.shared)
+    spilled = sum(bool(re.search(r"\b(LDL|STL)\b", line)) for line in time_loop(code))
+    return Compiled(kernel.metadata.name, registers, spilled, kernel.metadata.shared)
+
+
+def time_loop(code: str) -> list[str]:
+    """The instructions of the longest loop inside the loop over items: from a label to the jump back to it."""
+    lines = code.splitlines()
+    places = {line.strip()[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.L_\w+:", line.strip())}
+    jumps = ((i, re.search(r"\bBRA.*`\((\.L_\w+)\)", line)) for i, line in enumerate(lines))
+    loops = [(places[jump[1]], i) for i, jump in jumps if jump and places[jump[1]] < i - 1]
+
+    def longest(loops: list[tuple[int, int]]) -> tuple[int, int]:
+        return max(loops, key=lambda loop: loop[1] - loop[0], default=(0, 0))
+
+    first, last = longest(loops)
+    start, end = longest([loop for loop in loops if first < loop[0] and loop[1] < last] or loops)
+    return lines[start:end]
+
+
+def kernels_of(cell, members, precision, rows=32, inputs=20) -> list[Compiled]:
+    """Those of a pass forward and back of so many networks, and of one forward without a gradient."""
+    lead = () if members == 1 else (members,)
+    weights = {name: p.detach().expand(*lead, *p.shape).clone().requires_grad_() for name, p in cell.named_parameters()}
+    cell = cell.bind(weights)
+    u = torch.randn(3, *lead, rows, inputs)
+    with compiling() as found:
+        states = fused.scan_input(cell, u, precision=precision)
+        torch.autograd.grad(sum(field.sum() for field in states), list(weights.values()))
+        with torch.no_grad():
+            fused.scan_input(cell, u, precision=precision, only_last=True)
+    return [kernel for kernel in found if kernel.name in ("advance", "retreat", "advance_units", "retreat_units")]
+
+
+if __name__ == "__main__":
+    name, hidden, members, precision = sys.argv[1:]
+    for kernel in kernels_of(CELLS[name](20, int(hidden)), int(members), precision):
+        print(name, hidden, members, precision, kernel)

@@ -105,7 +105,7 @@ def packed_call(rnn):
     def call(sequences, state, resets):
         mask = pack_sequence(resets, enforce_sorted=False)
         output, end = rnn(pack_sequence(sequences, enforce_sorted=False), state, resets=mask)
-        padded = pad_packed_sequence(mask, batch_first=rnn.batch_first)[0]
+        padded = pad_packed_sequence(mask, batch_first=rnn.batch_first, padding_value=True)[0]
         again = rnn(pack_sequence(sequences, enforce_sorted=False), state, resets=padded)
         assert_close((again[0].data, again[1]), (output.data, end), rtol=0, atol=0)
         return pad_packed_sequence(output)[0], end
@@ -143,6 +143,24 @@ def test_members_of_an_ensemble_have_resets_of_their_own(cell, double, batch_fir
         assert_close([gradient[r] for gradient in together], list(alone), **TIGHT)
 
 
+def test_what_is_not_finite_in_one_member_stays_there():
+    ensemble = ms.Ensemble([make("gru") for _ in range(2)])
+    x, resets = normal(6, 2, 3, INPUT), torch.zeros(6, 2, 3, dtype=torch.bool)
+    x[:, 0, 0], resets[1:, 0] = torch.nan, True
+    output, _ = ensemble(x, resets=resets)
+    output.sum().backward()
+    assert all(weight.grad[0].isnan().any() and weight.grad[1].isfinite().all() for weight in ensemble.parameters())
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("n", [0, 2])
+def test_resets_of_nothing(bidirectional, n):
+    rnn = make("gru", bidirectional=bidirectional)
+    assert rnn(normal(3, 0, INPUT), resets=torch.zeros(3, 0, dtype=torch.bool))[0].shape[:2] == (3, 0)
+    with pytest.raises(ValueError, match="length 0"):
+        rnn(normal(0, n, INPUT), resets=torch.zeros(0, n, dtype=torch.bool))
+
+
 def random_state_of(ensemble, x):
     with torch.no_grad():
         return ensemble(x)[1]
@@ -152,9 +170,11 @@ def total(output, end) -> Tensor:
     return sum(tensor.square().sum() for tensor in (output, *fields(end)))
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("time", range(4))
-def test_a_single_reset_at_any_time(time):
-    rnn, x, resets = make("gru", 2), normal(4, 1, INPUT), torch.zeros(4, 1, dtype=torch.bool)
+def test_a_single_reset_at_any_time(time, bidirectional):
+    rnn, x = make("gru", 2, bidirectional=bidirectional), normal(4, 1, INPUT)
+    resets = torch.zeros(4, 1, dtype=torch.bool)
     state, resets[time] = random_state(rnn, 1), True
     output, end = rnn(x, state, resets=resets)
     assert_close((output[:, 0], (end[:, 0],)), part_by_part(rnn, x[:, 0], state[:, 0], resets[:, 0]), **TIGHT)

@@ -71,7 +71,7 @@ def test_settings_end_with_their_context_and_nest():
 
 
 @pytest.mark.parametrize(
-    ("name", "accepted"), [("backend", "auto, reference, fused"), ("precision", "ieee, tf32x3, tf32")]
+    ("name", "accepted"), [("backend", "auto, reference, fused, torch"), ("precision", "ieee, tf32x3, tf32")]
 )
 def test_unknown_settings_are_refused(name, accepted):
     with (

@@ -36,6 +36,10 @@ class Cell(nn.Module, ABC, Generic[S]):
     State: ClassVar[Any] = Hidden
     """The named tuple of the cell's state; its first field ``h`` is the output, each is ``(..., n, hidden_size)``."""
 
+    torch_kind: ClassVar[Any] = None
+    """What ``torch.nn`` calls this recurrence, ``"GRU"`` for instance, or None if it has none."""
+    torch_gates: ClassVar[tuple[int, ...]] = ()
+    """Where ``torch.nn`` keeps each gate. Each of these permutations is its own inverse."""
     casts_to_state: ClassVar[bool] = False
     """Whether results under ``torch.autocast`` on the CPU have at least the type of the initial state (of the input, if
     there is none), as with ``torch.nn.GRU``; else they have the type of autocast, as with ``torch.nn.LSTM``."""

@@ -16,6 +16,7 @@ class Elman(Cell[Hidden]):
     """
 
     State = Hidden
+    torch_gates = (0,)
     recurrent_bias: Tensor | None
 
     def __init__(
@@ -36,6 +37,11 @@ class Elman(Cell[Hidden]):
         self.bias = initial.constant(hidden_size, value=0.0, **factory)
         both = truth_value("recurrent_bias", recurrent_bias)
         self.recurrent_bias = initial.constant(hidden_size, value=0.0, **factory) if both else None
+
+    @property
+    def torch_kind(self) -> str:
+        """``torch.nn`` has one for each activation."""
+        return f"RNN_{self.nonlinearity.upper()}"
 
     @property
     def input_bias(self) -> Tensor:

@@ -18,6 +18,7 @@ class GRU(Cell[Hidden]):
     """
 
     State = Hidden
+    torch_kind, torch_gates = "GRU", (1, 0, 2)
     casts_to_state = True
     recurrent_bias: Tensor | None
 

@@ -26,6 +26,7 @@ class LSTM(Cell[HiddenAndMemory]):
     """
 
     State = HiddenAndMemory
+    torch_kind, torch_gates = "LSTM", (1, 0, 3, 2)
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:

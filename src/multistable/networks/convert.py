@@ -29,15 +29,6 @@ _KINDS: dict[type[nn.Module], type[Cell[Any]]] = {
     nn.LSTMCell: LSTM,
 }
 
-# Where PyTorch keeps each of our gates. Every one of these permutations is its own inverse.
-_GATE_ORDER: dict[type[Cell[Any]], tuple[int, ...]] = {
-    Elman: (0,),
-    GRU: (1, 0, 2),
-    LSTM: (1, 0, 3, 2),
-    ProjectedLSTM: (1, 0, 3, 2),
-}
-
-
 # Hooks that derive a weight from other parameters before each call: how weights were parametrised in earlier versions.
 _DERIVING = (WeightNorm, SpectralNorm)
 
@@ -219,6 +210,5 @@ def _to_torch(kind: type[Cell[Any]], cell: Any) -> dict[str, Tensor]:
 
 def _reorder(kind: type[Cell[Any]], rows: Tensor) -> Tensor:
     """Gates, stacked along the first dimension, in the other library's order."""
-    order = _GATE_ORDER[kind]
-    blocks = rows.chunk(len(order))
-    return torch.cat([blocks[index] for index in order])
+    blocks = rows.chunk(len(kind.torch_gates))
+    return torch.cat([blocks[index] for index in kind.torch_gates])

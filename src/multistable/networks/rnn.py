@@ -214,13 +214,13 @@ class RNN(nn.Module):
         u = x.movedim(-2, 0) if self.batch_first else x
         before = self._before(u, u.shape[1:-1], state)
         if resets is not None:
-            resets = _checked_resets(resets, x.shape[:-1])
+            resets = _checked_resets(resets, x.shape[:-1], x.device)
             resets = resets.movedim(-1, 0) if self.batch_first else resets
+            if len(u) == 1 or not resets[1:].any():
+                state, resets = self._forgotten(state, resets[:1].any(0)), None
+                before = self._before(u, u.shape[1:-1], state)
         if resets is None:
             output, end = self._through(u, before)
-        elif not self.bidirectional and (len(u) == 1 or not resets[1:].any()):
-            kept = None if state is None else _map(state, lambda field: field.masked_fill(resets[0].unsqueeze(-1), 0))
-            output, end = self._through(u, self._before(u, u.shape[1:-1], kept))
         else:
             output, end = self._in_pieces(u, state, pieces_of_batch(resets))
             output, end = output.view(*u.shape[:-1], -1), _map(end, lambda s: s.unflatten(1, u.shape[1:-1]))
@@ -233,10 +233,20 @@ class RNN(nn.Module):
         if isinstance(resets, PackedSequence):
             resets = pad_packed_sequence(resets, batch_first=self.batch_first)[0]
         if resets is not None:
-            resets = _checked_resets(resets, (n, time) if self.batch_first else (time, n))
+            resets = _checked_resets(resets, (n, time) if self.batch_first else (time, n), x.data.device)
             resets = resets.T if self.batch_first else resets
         output, end = self._in_pieces(x.data, state, pieces_of_packed(x, resets))
         return self._cast(output, end, x.data, state)
+
+    def _forgotten(self, state: Any, resets: Tensor) -> Any:
+        """The given state with zeros where ``resets (..., n)``, but for what reads from the end."""
+        ways = 1 + self.bidirectional
+
+        def forget(field: Tensor) -> Tensor:
+            onward = torch.arange(len(field), device=field.device) % ways == 0
+            return field.masked_fill(onward.view(-1, *(1,) * (field.dim() - 1)) & resets.unsqueeze(-1), 0)
+
+        return None if state is None else _map(state, forget)
 
     def _in_pieces(self, u: Tensor, state: Any, pieces: Pieces) -> tuple[Tensor, Any]:
         """The output for each row of ``u (..., input_size)``, and the last state, with one dimension of sequences."""
@@ -254,12 +264,12 @@ class RNN(nn.Module):
 
     def _rows_of_states(self, state: Any, rows: OfDirections) -> Any:
         """For each direction its own rows of fields ``(layers * directions, rows, units)``."""
-        count = 1 + self.bidirectional
+        ways = 1 + self.bidirectional
 
         def taken(field: Tensor) -> Tensor:
             parts = [
-                field[index::count].index_select(1, own.flatten()).unflatten(1, own.shape)
-                for index, own in enumerate(rows[:count])
+                field[index::ways].index_select(1, own.flatten()).unflatten(1, own.shape)
+                for index, own in enumerate(rows[:ways])
             ]
             return torch.stack(parts, dim=1).flatten(0, 1)
 
@@ -362,7 +372,7 @@ def _checked_dropout(dropout: Any, num_layers: int) -> float:
     return dropout
 
 
-def _checked_resets(resets: Any, shape: Sequence[int]) -> Tensor:
+def _checked_resets(resets: Any, shape: Sequence[int], device: torch.device) -> Tensor:
     if not isinstance(resets, Tensor) or resets.dtype != torch.bool:
         given = resets.dtype if isinstance(resets, Tensor) else type(resets).__name__
         raise TypeError(f"resets must be a tensor of torch.bool, got {given}")
@@ -370,7 +380,7 @@ def _checked_resets(resets: Any, shape: Sequence[int]) -> Tensor:
         raise ValueError(
             f"resets must have the shape of the input without its features, {tuple(shape)}, got {tuple(resets.shape)}"
         )
-    return resets
+    return resets.to(device)
 
 
 def _with_a_row_of_zeros(field: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan import cpu, fused, reference
+from multistable.scan import cpu, fused, of_torch, reference
 from multistable.scan.surroundings import in_own_precision, uncompiled
 
-BACKENDS = ("auto", "reference", "fused")
+BACKENDS = ("auto", "reference", "fused", "torch")
 FUSED_LOOPS = ("triton", "cpu")
 
 
@@ -149,6 +149,13 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
 
     Arguments as for :func:`scan`.
     """
+    settings = _settings.get()
+    if settings.backend == "torch" or (settings.backend == "auto" and not _is_recorded()):
+        reason = of_torch.supported(cell, u)
+        if reason is None and (settings.backend == "torch" or of_torch.is_fastest(cell, u, settings.precision)):
+            return of_torch.read(cell, u, state, precision=settings.precision)
+        if settings.backend == "torch":
+            raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}")
     states = scan(cell, u, state)
     return states[0], cell.State(*(field[-1] for field in states))
 

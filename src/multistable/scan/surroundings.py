@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from multistable.cells.base import Cell
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -35,7 +36,7 @@ def without_autocast(device: str) -> AbstractContextManager[Any]:
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
-def in_own_precision(loop: Callable[..., Any]) -> Callable[..., Any]:
+def in_own_precision(loop: Loop) -> Loop:
     """A time loop ``(cell, u, state=None, ...)`` that computes under ``torch.autocast`` too in the type of the weights.
 
     As autocast does, it takes inputs and states of any type but float64. What it returns is not cast.
@@ -48,10 +49,10 @@ def in_own_precision(loop: Callable[..., Any]) -> Callable[..., Any]:
             return loop(cell, u, state, **options)
         dtype = next((weight.dtype for weight in cell.parameters()), u.dtype)
 
-        def cast(tensor: Tensor) -> Tensor:
+        def taken(tensor: Tensor) -> Tensor:
             return tensor if torch.float64 in (tensor.dtype, dtype) else tensor.to(dtype)
 
         with without_autocast(device):
-            return loop(cell, cast(u), None if state is None else cell.State(*map(cast, state)), **options)
+            return loop(cell, taken(u), None if state is None else cell.State(*map(taken, state)), **options)
 
-    return run
+    return cast(Loop, run)
