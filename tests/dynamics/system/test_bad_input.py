@@ -181,7 +181,7 @@ def test_sizes_that_are_not_positive_integers(rnn, function, names):
 
 
 def test_an_algorithm_that_is_not_known(rnn):
-    with pytest.raises(ValueError, match="algorithm must be one of 'reliable', 'paper', got 'other'"):
+    with pytest.raises(ValueError, match="algorithm must be one of 'fast', 'reliable', 'paper', got 'other'"):
         ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm="other")
 
 

@@ -32,4 +32,4 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
 def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
     """The state at a random time step of each of the sequences at ``indices (..., n)``."""
     u, lengths = data.select(indices)
-    return system.states_at(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))
+    return system.reached(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))

@@ -21,6 +21,8 @@ from multistable.scan import choose
 
 # Where only some states are needed, those of this many time steps are in memory at once.
 WINDOW = 60
+# Sequences that have come to their end are left out so many times.
+PARTS = 8
 
 States = list[LayerState]
 """The state of a network: one entry for each layer."""
@@ -110,6 +112,45 @@ class System:
             found = here if found is None else map_states(_where(not_before), here, found)
         return cast(States, found)
 
+    def reached(self, u: Tensor, times: Tensor) -> States:
+        """The states that sequences lead to: of each its state after its own number of steps.
+
+        On a CPU those that have come to their end are left out of what follows; on a GPU they take no time.
+
+        Args:
+            u: inputs, ``(time, ..., n, features)``.
+            times: how many steps to take in each, ``(..., n)`` on the CPU, from 1 to time.
+        """
+        if self.device.type != "cpu":
+            return self.states_at(u, times)
+        order = times.argsort(dim=-1, descending=True, stable=True)
+        times, u = times.gather(-1, order), rows_of(u, order.expand(len(u), *order.shape))
+        states: States | None = None
+        found: States = []
+        start = 0
+        for stop in _stops(times):
+            going = int((times > start).sum(dim=-1).max())
+            states = None if states is None else map_states(lambda x, k=going: x[..., :k, :], states)
+            over_time = self.advance(u[start:stop, ..., :going, :], states)
+            states = at_time(over_time, -1)
+            index = times[..., :going] - 1 - start
+            here = at_time(over_time, index.clamp(0, stop - start - 1))
+            found = map_states(_first_rows((index >= 0).unsqueeze(-1)), here, found) if found else here
+            start = stop
+        back = order.argsort(dim=-1)
+        return map_states(lambda x: rows_of(x, back), found)
+
+
+def _stops(times: Tensor) -> list[int]:
+    """Where to stop: often enough that few sequences go on after their end, and at the last one's."""
+    share = max(1, times.shape[-1] // PARTS)
+    ends = times.sort(dim=-1).values[..., share - 1 :: share].reshape(-1, -(-(times.shape[-1] - share + 1) // share))
+    stops = [0]
+    for end in sorted({*ends.amax(dim=0).tolist(), int(times.max())}):
+        while stops[-1] < end:
+            stops.append(min(stops[-1] + WINDOW, end))
+    return stops[1:]
+
 
 def backends(rnn: nn.Module) -> list[str]:
     """Which time loop advances each recurrence of a network under the present :func:`engine` settings.
@@ -196,6 +237,11 @@ def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
     return map_states(lambda x: x.gather(0, where.expand(1, *x.shape[1:])).squeeze(0), states)
 
 
+def rows_of(x: Tensor, index: Tensor) -> Tensor:
+    """Some rows ``(..., k)`` of ``(..., n, d)``."""
+    return x.gather(-2, index.unsqueeze(-1).expand(*index.shape, x.shape[-1]))
+
+
 def flat(states: Sequence[LayerState]) -> Tensor:
     """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
     return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
@@ -203,3 +249,13 @@ def flat(states: Sequence[LayerState]) -> Tensor:
 
 def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda new, old: torch.where(condition, new, old)
+
+
+def _first_rows(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The first rows are new where the condition ``(..., k, 1)`` holds; there may be more of the old ones."""
+
+    def merged(new: Tensor, old: Tensor) -> Tensor:
+        k = new.shape[-2]
+        return torch.cat([torch.where(condition, new, old[..., :k, :]), old[..., k:, :]], dim=-2)
+
+    return merged

@@ -14,7 +14,7 @@ from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
-from multistable.dynamics.warmup.default import reliable_warmup
+from multistable.dynamics.warmup.default import MANNERS, verified_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
 from multistable.dynamics.warmup.gradient_steps import Warming, WarmupDivergedError, restoring, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
@@ -27,8 +27,9 @@ from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
 # The default of ``steps``: the paper's S, and bounds that few networks come near. Steps towards a wanted VAA are many
-# and short.
-DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
+# and short. And the default of n: with fewer states a step is cheaper, and no more steps are needed.
+DEFAULT_STEPS, WANTED_STEPS = {"fast": 500, "reliable": 500, "paper": 100}, 2000
+DEFAULT_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}
 
 
 class WarmupWarning(UserWarning):
@@ -39,9 +40,9 @@ def warmup(
     rnn: nn.Module,
     sequences: Any,
     *,
-    algorithm: str = "reliable",
+    algorithm: str = "fast",
     steps: int | None = None,
-    batch_size: int = AtMost(200),
+    batch_size: int | None = None,
     lr: float = 1e-2,
     target: float | Sequence[float] = 0.95,
     tolerance: float = 0.1,
@@ -95,7 +96,9 @@ def warmup(
     _check_choices(algorithm, optimiser, on_step)
     steps = None if steps is None else positive_integer("steps", steps)
     batch_size, max_stabilisation, increment = positive_integers(
-        batch_size=batch_size, max_stabilisation=max_stabilisation, increment=increment
+        batch_size=AtMost(DEFAULT_BATCH_SIZE[algorithm]) if batch_size is None else batch_size,
+        max_stabilisation=max_stabilisation,
+        increment=increment,
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
@@ -149,7 +152,7 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     seeds = warming.draws.integer(2**31)
     multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
     verification = Verification(warming.system, warming.data, seeds, multistable, *measured, warming.measuring)
-    vaa = reliable_warmup(warming, verification, _corners(warming, seeds, size))
+    vaa = verified_warmup(warming, MANNERS[algorithm], verification, _corners(warming, seeds, size))
     if bool(vaa.isnan().any()):
         warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)

@@ -90,7 +90,7 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
     u, longest = u.to(system.device, system.dtype), int(lengths.max())
 
     def after(steps: int) -> tuple[Tensor, Tensor]:
-        found = places(flat(system.states_at(u, lengths.clamp(max=steps))))
+        found = places(flat(system.reached(u, lengths.clamp(max=steps))))
         return found, _filled(found, levels)
 
     best, steps = torch.full(system.leading, BEGINNING), BEGINNING
@@ -177,7 +177,7 @@ class Corners:
         u, lengths = self.data.select(known.indices.gather(-1, drawn))
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1
-        reached = system.states_at(u.to(system.device, system.dtype), first + later)
+        reached = system.reached(u.to(system.device, system.dtype), first + later)
         place = known.place.gather(-2, drawn.unsqueeze(-1).expand(*drawn.shape, AXES))
         cell = _cell(place, self.levels)
         period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest))).squeeze(-1)
