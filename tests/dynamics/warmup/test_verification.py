@@ -32,7 +32,7 @@ def test_a_network_passes_if_another_measure_should_be_content_too(look, shares,
         if scale == 1:
             looks.append(step)
         values = torch.tensor(shares)[-inputs:] if len(looks) == look and scale == 1 else torch.ones(inputs)
-        return verification._Shares(values, values)
+        return verification._Shares(values, values, 10_000)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
     network = verifying(0.95)
@@ -60,7 +60,7 @@ def test_a_network_does_not_pass_with_one_input_that_it_forgets_under(where, wor
         now = "screening" if scale > 1 else "last look" if step > verification.SECOND_LOOK else "first look"
         here = now == where
         values = torch.tensor([worst if here else 1.0] + [1.0] * (inputs - 1))
-        return verification._Shares(values, values)
+        return verification._Shares(values, values, 10_000)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
     assert bool(verifying(0.95).judge(torch.tensor(True), step=10).passed) == passes
@@ -70,7 +70,7 @@ def test_a_single_attractor_never_passes(monkeypatch):
     """Not even where all histories coincide, so that VAA is as high as it can be."""
 
     def known(self, asked, step, inputs, states, scale, **rest):
-        return verification._Shares(torch.full((inputs,), 1 / 32), torch.ones(inputs))
+        return verification._Shares(torch.full((inputs,), 1 / 32), torch.ones(inputs), 10_000)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
     network = verifying(0.95)
@@ -95,7 +95,7 @@ def test_a_wanted_vaa_is_there_if_a_second_look_finds_it_too(wanted, first, seco
     def known(self, asked, step, inputs, states, scale, **rest):
         seeds.append(step)
         shares = torch.tensor(second if inputs == 40 else first).repeat(inputs)
-        return verification._Shares(shares, shares)
+        return verification._Shares(shares, shares, 10_000)
 
     monkeypatch.setattr(verification.Verification, "_shares", known)
     network = verifying(wanted)

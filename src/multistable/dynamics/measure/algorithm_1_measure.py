@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from multistable.arguments import check_positive_number, positive_integers
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
-from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
+from multistable.dynamics.measure.stabilisation import OnSteps, Stabilised, stabilise, unseen
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
@@ -36,12 +37,21 @@ class Measure:
         steps: how many stabilisation steps were computed; fewer than M if more could change nothing.
         periodic: the share of states that were seen to repeat themselves to the last bit, at a fixed point or on a
             cycle; the others were still on their way, or on a cycle too long to be seen.
+        n: the states of a batch. A single attractor for all of them gives a VAA of 1/n.
     """
 
     vaa: Any
     batches: Tensor = field(compare=False, repr=False)
     steps: int
     periodic: float
+    n: int
+
+    def __str__(self) -> str:
+        values = self.vaa if isinstance(self.vaa, list) else [self.vaa]
+        ends = (_in_words(value, self.n) for value in values)
+        named = ends if len(values) == 1 else (f"network {index}: {end}" for index, end in enumerate(ends))
+        how = f"(mean of {self.batches.shape[-1]} batches, {self.steps:,} steps; one attractor gives {1 / self.n:.3g})"
+        return "\n".join([*named, how])
 
 
 def measure(
@@ -53,6 +63,7 @@ def measure(
     stabilisation: int = 10_000,
     eps: float = 1e-4,
     generator: Generators = None,
+    progress: bool | None = None,
 ) -> Measure:
     """Estimate the share of reachable attractors of a network for a set of input sequences (Algorithm 1).
 
@@ -75,14 +86,30 @@ def measure(
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
             list with one for each. If it is not given, the seed that ``torch.manual_seed`` set decides the draws, which
             are then the same at each call.
+        progress: whether to show on the standard error how far the measure is; if it is not given, only on a terminal,
+            and only if it takes more than a few seconds.
     """
     batches, batch_size, stabilisation = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
     check_positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size) as (system, data):
+    with measuring(rnn, sequences, batch_size) as (system, data), Line.showing("measure", progress) as line:
         size = min(batch_size, len(data))
-        return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
+        if size < 2:
+            raise ValueError(
+                "sequences and batch_size must be at least two: the VAA of a single state is 1 in any network, "
+                f"got {len(data)} sequences and batch_size = {batch_size}"
+            )
+        draws = Draws(generator, system.members)
+        return estimate(system, data, draws, batches, size, stabilisation, eps, line.stabilising)
+
+
+def _in_words(vaa: float, n: int) -> str:
+    """What a VAA of n states says."""
+    different = vaa * n
+    if different < 1.0 + 1e-9:
+        return f"VAA {vaa:.3f}: all {n} states end at one attractor"
+    return f"VAA {vaa:.3f}: {n} states end at {different:.3g} different places on average"
 
 
 @contextmanager
@@ -94,16 +121,33 @@ def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple
 
 
 def estimate(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
+    system: System,
+    data: SequenceSet,
+    draws: Draws,
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    eps: float,
+    on_steps: OnSteps = unseen,
 ) -> Measure:
     """:func:`measure` without the checks."""
-    settled, _ = settled_states(system.with_present_weights(), data, draws, batches, batch_size, stabilisation)
+    settled, _ = settled_states(
+        system.with_present_weights(), data, draws, batches, batch_size, stabilisation, on_steps
+    )
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
-    return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
+    return Measure(
+        values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item(), batch_size
+    )
 
 
 def settled_states(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
+    system: System,
+    data: SequenceSet,
+    draws: Draws,
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    on_steps: OnSteps = unseen,
 ) -> tuple[Stabilised, Tensor]:
     """The states to compare, all batches stabilised in one pass, and the constant input of each state."""
     states, inputs = [], []
@@ -112,7 +156,7 @@ def settled_states(
         inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
-    settled = stabilise(system, together, u, stabilisation)
+    settled = stabilise(system, together, u, stabilisation, on_steps)
     check_finite(settled.states, f"{settled.steps} steps")
     return settled, u
 

@@ -21,8 +21,8 @@ from multistable.scan import choose
 
 # Where only some states are needed, those of this many time steps are in memory at once.
 WINDOW = 60
-# Sequences that have come to their end are left out so many times.
-PARTS = 8
+# Sequences that have come to their end are left out so many times, down to so many: the products of fewer take as long.
+PARTS, LEAST_ROWS = 8, 16
 
 States = list[LayerState]
 """The state of a network: one entry for each layer."""
@@ -129,7 +129,7 @@ class System:
         found: States = []
         start = 0
         for stop in _stops(times):
-            going = int((times > start).sum(dim=-1).max())
+            going = max(int((times > start).sum(dim=-1).max()), min(LEAST_ROWS, times.shape[-1]))
             states = None if states is None else map_states(lambda x, k=going: x[..., :k, :], states)
             over_time = self.advance(u[start:stop, ..., :going, :], states)
             states = at_time(over_time, -1)

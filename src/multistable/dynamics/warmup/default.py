@@ -29,8 +29,9 @@ from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome
 
 # Periods are drawn up to a bound: its first value, the VAA* above which it grows, and by which factor it grows.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
-# The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
-CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 20.0
+# The learning rate is as given for the first steps, fewer after a new start. Then it doubles every few, up to a largest
+# multiple.
+CALM_STEPS, CALM_AGAIN, DOUBLING_STEPS, LARGEST_RATE = 50, 20, 25, 20.0
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
 # distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training.
 FIRM_STEPS, FIRM_LOSS = 10, 1.0
@@ -55,9 +56,12 @@ class Manner:
     bias_rate: float
     loose_steps: int
     early_looks: bool
+    careful_again: bool
+    """Whether a network that starts again has biases that go no further, and rates that grow sooner: units without
+    gates may saturate by their biases."""
 
 
-MANNERS = {"fast": Manner(30.0, 200, False), "reliable": Manner(1.0, 100, True)}
+MANNERS = {"fast": Manner(30.0, 200, False, True), "reliable": Manner(1.0, 100, True, False)}
 """The warmups that verify themselves, by their names."""
 
 
@@ -104,10 +108,11 @@ class _Progress:
 
     def rate(self, dim: int) -> Tensor:
         """The factor of the learning rate of weights with ``dim`` dimensions, ``(...)``; 0 for a finished network."""
-        growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
+        first = (self.restarts == 0) | (not self.manner.careful_again)
+        calm = torch.where(first, CALM_STEPS, CALM_AGAIN)
+        growing = (2 ** ((self.age - calm) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
         if dim < 2:
-            # Units without gates may saturate by their biases: a network that has to start again is more careful.
-            growing = torch.where(self.restarts == 0, growing.clamp(min=self.manner.bias_rate), growing)
+            growing = torch.where(first, growing.clamp(min=self.manner.bias_rate), growing)
         return torch.where(self.finished, 0.0, torch.where(self.wanted, 1.0, growing))
 
     def may_end(self, step: int) -> Tensor:
@@ -197,7 +202,9 @@ def verified_warmup(warming: Warming, manner: Manner, verification: Verification
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):
         _descend(warming, progress, step, verification, corners)
-        if step % CHECK_EVERY == 0 or bool((warming.limit == step).any()):
+        if warming.time_is_up():
+            progress.limit = progress.limit.clamp(max=step)
+        if step % CHECK_EVERY == 0 or bool((progress.limit == step).any()):
             passed, found = _verify(warming, progress, weights, verification, step)
             vaa = torch.where(passed, found, vaa)
             progress.verified = progress.verified | passed

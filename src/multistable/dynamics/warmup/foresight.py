@@ -5,6 +5,8 @@ at rest after a few hundred. So only those are advanced further whose fate is op
 the way that they may still go.
 """
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,8 +20,8 @@ from multistable.dynamics.system.system import States, System, flat, map_states,
 FIRST_LOOK = 60
 # The inputs of a layer above another are in memory for so many steps.
 WINDOW = 120
-# A pair stays apart if its states are further from each other than both would go in the steps that are left, at the mean
-# speed since the last look, times this. A state that comes to rest was faster then than it will be.
+# A pair stays apart if its states are further from each other than both would go in the steps that are left, at so many
+# times their mean speed since the last look. A state that comes to rest was faster then than it will be.
 SAFETY = 2.0
 
 
@@ -33,6 +35,8 @@ class Foresight:
         states: how many states each has; n of the system's states is their product.
         horizon: M of the measure.
         eps: the tolerance of VAA.
+        deadline: the ``time.monotonic()`` at which to stop, and tell the VAA as it is then.
+        on_steps: called now and then with how many states are followed, the steps done, and those to do.
     """
 
     members: tuple[int, ...]
@@ -40,9 +44,12 @@ class Foresight:
     states: int
     horizon: int
     eps: float
-    on_look: Callable[[int, int], None] = lambda states, steps: None
+    deadline: float = math.inf
+    on_steps: Callable[[int, int, int], None] = lambda states, done, steps: None
     vaa: Tensor = field(init=False)
     """``(..., groups)``, of all pairs as they are now, on the CPU; 0 where states diverge."""
+    after: int = field(init=False)
+    """The steps of which the VAA is known: ``horizon``, but fewer if the time was up."""
 
     @torch.no_grad()
     def run(self, system: System, start: States, u: Tensor, hopeless: Callable[[Tensor], Tensor]) -> Tensor:
@@ -62,17 +69,21 @@ class Foresight:
         shape = (*self.members, self.groups, self.states)
         apart = torch.zeros(*shape, self.states, dtype=torch.bool, device=x.device)
         same = torch.eye(self.states, dtype=torch.bool, device=x.device).expand_as(apart).clone()
-        self.vaa = torch.ones(shape[:-1], dtype=torch.float64)
-        given_up = torch.zeros(self.members, dtype=torch.bool)
+        self.vaa = torch.ones(shape[:-1], dtype=torch.float64, device="cpu")
+        given_up = torch.zeros(self.members, dtype=torch.bool, device="cpu")
         # The states that are followed, of each network as many as of the one with the most.
         rows = torch.arange(x.shape[-2], device=x.device).expand(x.shape[:-1])
         before, gap, done = x, torch.full_like(apart, torch.inf, dtype=torch.float64), 0
         states, now, speed = start, x.clone(), torch.zeros(x.shape[:-1], dtype=torch.float64, device=x.device)
         while True:
             steps = min(max(FIRST_LOOK, done), self.horizon - done)
-            self.on_look(rows.shape[-1], steps)
             for first in range(0, steps, WINDOW):
-                states = system.only_last(u.expand(min(WINDOW, steps - first), *u.shape), states)
+                self.on_steps(rows.shape[-1], done + first, self.horizon)
+                window = min(WINDOW, steps - first)
+                states = system.only_last(u.expand(window, *u.shape), states)
+                if time.monotonic() > self.deadline:
+                    steps = first + window
+                    break
             done += steps
             after = flat(states)
             moved = (after.double() - before.double()).norm(dim=-1) / steps
@@ -84,7 +95,8 @@ class Foresight:
             d = distances(here.nan_to_num())
             near = d <= self.eps * margin
             self._judge(torch.where(apart, False, same | near), finite, given_up)
-            if done == self.horizon:
+            self.after = done
+            if done == self.horizon or time.monotonic() > self.deadline:
                 return self.vaa
             if done > FIRST_LOOK:
                 way = SAFETY * (self.horizon - done) * speed.unflatten(-1, shape[-2:])
@@ -97,6 +109,7 @@ class Foresight:
             open_ = open_.flatten(-2)
             most = int(open_.sum(dim=-1).max())
             if most == 0:
+                self.after = self.horizon
                 return self.vaa
             order = open_.gather(-1, rows).to(torch.uint8).argsort(dim=-1, descending=True, stable=True)[..., :most]
             rows = rows.gather(-1, order)

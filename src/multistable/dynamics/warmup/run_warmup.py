@@ -1,5 +1,7 @@
 """``ms.warmup``: its arguments, the algorithm they choose, and the true VAA at the end."""
 
+import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +20,7 @@ from multistable.dynamics.warmup.default import MANNERS, verified_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
 from multistable.dynamics.warmup.gradient_steps import Warming, WarmupDivergedError, restoring, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
-from multistable.dynamics.warmup.progress import showing
+from multistable.dynamics.warmup.progress import Line
 from multistable.dynamics.warmup.verification import Verification
 from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 
@@ -28,8 +30,13 @@ FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
 # The default of ``steps``: the paper's S, and bounds that few networks come near. Steps towards a wanted VAA are many
 # and short. And the default of n: with fewer states a step is cheaper, and no more steps are needed.
-DEFAULT_STEPS, WANTED_STEPS = {"fast": 500, "reliable": 500, "paper": 100}, 2000
+DEFAULT_STEPS, WANTED_STEPS = {"fast": 1000, "reliable": 500, "paper": 100}, 2000
 DEFAULT_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}
+
+
+# The shares of a time budget after which there are no more steps, and no more looks of the verification. The rest is
+# for a measure of networks that were not verified.
+STEPS_SHARE, LOOKS_SHARE = 0.7, 0.9
 
 
 class WarmupWarning(UserWarning):
@@ -52,7 +59,8 @@ def warmup(
     generator: Generators = None,
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
     on_step: Callable[[WarmupStep], None] | None = None,
-    progress: bool = False,
+    minutes: float | None = None,
+    progress: bool | None = None,
 ) -> WarmupHistory:
     """Make a network multistable, in place.
 
@@ -90,8 +98,11 @@ def warmup(
         generator: where batches, time steps, periods and inputs are drawn from; see :func:`measure`.
         optimiser: called as ``optimiser(parameters, lr=lr)``.
         on_step: called after each step.
-        progress: show the progress of the warmup on the standard error: one line that is written over on a terminal, a
-            new line every ten seconds elsewhere.
+        minutes: the time that the warmup may take. When most of it is over no more steps are taken, and the network
+            ends with the best weights found; the rest goes to finding out how good they are (``history.vaa``).
+        progress: whether to show on the standard error where the warmup is and how long it may still take: one line
+            that is written over on a terminal, a new line every ten seconds elsewhere. If it is not given, only on a
+            terminal, and only if the call takes more than a few seconds.
     """
     _check_choices(algorithm, optimiser, on_step)
     steps = None if steps is None else positive_integer("steps", steps)
@@ -102,6 +113,10 @@ def warmup(
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
+    if minutes is not None:
+        check_positive_number("minutes", minutes)
+    budget = math.inf if minutes is None else 60.0 * float(minutes)
+    began = time.monotonic()
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -122,13 +137,16 @@ def warmup(
         limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
         limit = limit if steps is None else torch.full_like(limit, steps)
         history = WarmupHistory(goal, batch_size, final)
-        with restoring(parameters), showing(history, int(limit.max()), progress) as line:
+        with Line.showing("warmup", progress) as line, restoring(parameters):
+            line.most, line.budget = int(limit.max()), None if minutes is None else budget
             adjust = optimiser(parameters, lr=lr)
             warming = Warming(
                 *(system, data, draws, parameters, adjust, history, on_step, line),
                 *(limit, batch_size, lr, max_stabilisation, increment, eps),
+                deadline=began + STEPS_SHARE * budget,
             )
-            history.vaa = _run(algorithm, warming, final)
+            history.vaa = _run(algorithm, warming, final, began, budget)
+            line.ended(history)
     for message in history.failures():
         warnings.warn(message, WarmupWarning, stacklevel=2)
     return history
@@ -142,22 +160,33 @@ def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
         check_callable("on_step", on_step, "a function of a WarmupStep, or None")
 
 
-def _run(algorithm: str, warming: Warming, size: int) -> Any:
+def _run(algorithm: str, warming: Warming, size: int, began: float, budget: float) -> Any:
     """Warm up, and return the true VAA; it is measured at the end unless the verification found it on the way."""
     measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
+    multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
+
+    def verification(share: float) -> Verification:
+        line, deadline = warming.line, began + share * budget
+        return Verification(warming.system, warming.data, seeds, multistable, *measured, line.measuring, deadline)
+
     if algorithm == "paper":
         paper_warmup(warming)
-        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
-        return _true_vaa(warming.system, warming.data, warming.draws, *measured)
-    seeds = warming.draws.integer(2**31)
-    multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
-    verification = Verification(warming.system, warming.data, seeds, multistable, *measured, warming.measuring)
-    vaa = verified_warmup(warming, MANNERS[algorithm], verification, _corners(warming, seeds, size))
-    if bool(vaa.isnan().any()):
-        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
-        system, data, draws = verification.of(vaa.isnan(), step=0)
-        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
-        vaa = vaa.masked_scatter(vaa.isnan(), failed)
+        vaa = torch.full_like(multistable, torch.nan)
+        if budget == math.inf:
+            return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
+        seeds = warming.draws.integer(2**31)
+    else:
+        seeds = warming.draws.integer(2**31)
+        corners = _corners(warming, seeds, size)
+        vaa = verified_warmup(warming, MANNERS[algorithm], verification(LOOKS_SHARE), corners)
+    unknown = vaa.isnan()
+    if bool(unknown.any()):
+        if budget == math.inf:
+            system, data, draws = verification(1.0).of(unknown, step=0)
+            failed = torch.as_tensor(_true_vaa(warming, system, data, draws, measured), dtype=vaa.dtype)
+            return vaa.masked_scatter(unknown, failed).tolist()
+        found, warming.history.vaa_after = verification(1.0).vaa_in_time(unknown)
+        vaa = torch.where(unknown, found, vaa)
     return vaa.tolist()
 
 
@@ -171,10 +200,12 @@ def _corners(warming: Warming, seeds: Tensor, states: int) -> Corners | None:
     return Corners.of(system, warming.data, draws, levels)
 
 
-def _true_vaa(system: System, data: SequenceSet, draws: Draws, *measured: Any) -> Any:
+def _true_vaa(
+    warming: Warming, system: System, data: SequenceSet, draws: Draws, measured: tuple[int, int, int, float]
+) -> Any:
     try:
         with torch.no_grad():
-            return estimate(system, data, draws, *measured).vaa
+            return estimate(system, data, draws, *measured, warming.line.measuring).vaa
     except DivergedError as error:
         raise WarmupDivergedError(
             f"after the warmup {error}. The parameters are as they were before the call"

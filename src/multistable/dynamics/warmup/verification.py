@@ -1,5 +1,6 @@
 """Whether networks under warmup reach their goal by the true measure, at little cost if they do not."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -57,6 +58,8 @@ class _Shares(NamedTuple):
     vaa: Tensor
     relative: Tensor
     """VAA as a share of the highest it can be: where sequences begin alike, some of the first states are equal."""
+    after: int
+    """The steps of stabilisation; fewer than the measure has if the time was up."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class Verification:
         states: the states under each.
         horizon: M of the measure.
         eps: the tolerance of VAA.
-        on_measure: called before each part of a look, with the number of its states and its steps.
+        on_measure: called now and then with how many states are followed, the steps done, and those to do.
+        deadline: the ``time.monotonic()`` at which looks stop. What was not seen to the end does not pass.
     """
 
     system: System
@@ -83,11 +87,12 @@ class Verification:
     states: int
     horizon: int
     eps: float
-    on_measure: Callable[[int, int], None] = lambda states, steps: None
+    on_measure: Callable[[int, int, int], None] = lambda states, done, steps: None
+    deadline: float = math.inf
 
     @torch.no_grad()
     def judge(self, asked: Tensor, step: int) -> Verdict:
-        """Whether the networks ``asked (...)`` are multistable: a screening, then two measures of those that pass it."""
+        """Whether the networks ``asked (...)`` are multistable: a screening, then two measures of what passes."""
         left = asked.clone()
         score = torch.where(asked, 0.0, -torch.inf).double()
         value = torch.full_like(score, torch.nan)
@@ -104,13 +109,19 @@ class Verification:
             shares = self._shares(left, draws, inputs, states, scale, pool=POOL, least=least, worst=worst)
             relative = shares.relative.mean(dim=-1)
             score = torch.where(left, score.floor() + relative / 2, score)
-            left = left & (relative >= least) & (shares.relative.amin(dim=-1) >= worst)
+            left = left & (relative >= least) & (shares.relative.amin(dim=-1) >= worst) & (shares.after == self.horizon)
             if scale == 1.0:
                 value = torch.where(left, shares.vaa.mean(dim=-1), value)
                 at_worst = relative - ERRORS * self._standard_error(shares.relative)
                 left = left & (at_worst >= self.target - SLACK * (1 - self.target)) & self._several(shares.vaa)
             score = torch.where(left, score.floor() + 1, score)
         return Verdict(left, torch.where(left, value, torch.nan), score)
+
+    @torch.no_grad()
+    def vaa_in_time(self, asked: Tensor) -> tuple[Tensor, int]:
+        """The VAA of the networks ``asked (...)``, and after how many steps: as many as the time allows."""
+        shares = self._shares(asked, 0, self.inputs, self.states, 1.0, pool=POOL)
+        return shares.vaa.mean(dim=-1), shares.after
 
     @torch.no_grad()
     def judge_wanted(self, asked: Tensor, step: int, goal: Goal) -> Verdict:
@@ -126,10 +137,10 @@ class Verification:
         score = torch.where(asked, -1 - (quick - goal.target).abs(), -torch.inf)
         for draws, inputs in ((step, WANTED_INPUTS), (step + SECOND_LOOK, THOROUGH_INPUTS)):
             if left.any():
-                shares = self._shares(left, draws, inputs, self.states, 1.0).vaa
-                value = torch.where(left, shares.mean(dim=-1), value)
+                shares = self._shares(left, draws, inputs, self.states, 1.0)
+                value = torch.where(left, shares.vaa.mean(dim=-1), value)
                 score = torch.where(left, -(value - goal.target).abs(), score)
-                left = left & self._is_near(shares, goal)
+                left = left & self._is_near(shares.vaa, goal) & (shares.after == self.horizon)
         return Verdict(left, torch.where(value.isnan(), quick, value), score)
 
     def _is_near(self, shares: Tensor, goal: Goal) -> Tensor:
@@ -183,25 +194,27 @@ class Verification:
         batches = [draws.batch(len(data), self.states) for _ in range(inputs if pool is None else min(pool, inputs))]
         reached = random_hidden_states(system, data, torch.cat(batches, dim=-1), draws)
         # Each input has the next batch, or where it needs only a part of one, the next part.
-        own = torch.arange(inputs)
+        own = torch.arange(inputs, device="cpu")
         first = own % len(batches) * self.states + own // len(batches) * states % (self.states // states * states)
-        rows = (first.unsqueeze(-1) + torch.arange(states)).flatten().to(system.device)
+        rows = (first.unsqueeze(-1) + torch.arange(states, device="cpu")).flatten().to(system.device)
         start = map_states(lambda x: x.index_select(-2, rows), reached)
         different = _share_of_different(flat(start).unflatten(-2, (inputs, states))).cpu()
         least, worst = (
-            torch.as_tensor(bound).expand(asked.shape)[asked].reshape(system.leading) for bound in (least, worst)
+            torch.as_tensor(bound, device="cpu").expand(asked.shape)[asked].reshape(system.leading)
+            for bound in (least, worst)
         )
 
         def hopeless(values: Tensor) -> Tensor:
             relative = values / different
             return (relative.mean(dim=-1) < least) | (relative.amin(dim=-1) < worst)
 
-        foresight = Foresight(system.leading, inputs, states, self.horizon, self.eps, self.on_measure)
+        foresight = Foresight(system.leading, inputs, states, self.horizon, self.eps, self.deadline, self.on_measure)
         values = foresight.run(system, start, u.repeat_interleave(states, dim=-2), hopeless)
         if asked.dim() == 0:
-            return _Shares(values, values / different)
+            return _Shares(values, values / different, foresight.after)
         nothing = values.new_full((*asked.shape, inputs), torch.nan)
-        return _Shares(*(nothing.masked_scatter(asked.unsqueeze(-1), x) for x in (values, values / different)))
+        of_all = [nothing.masked_scatter(asked.unsqueeze(-1), x) for x in (values, values / different)]
+        return _Shares(of_all[0], of_all[1], foresight.after)
 
 
 def _share_of_different(states: Tensor) -> Tensor:
