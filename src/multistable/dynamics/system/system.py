@@ -13,6 +13,7 @@ from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
+from multistable.dynamics.system.threads import threads_that_pay
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import CellLayer, Layer, LayerState, Single
@@ -193,7 +194,8 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
-        yield system, data
+        with threads_that_pay(sum(p.numel() for p in rnn.parameters()) // len(system.layers)):
+            yield system, data
 
 
 def system_of(rnn: nn.Module, features: int) -> System:
