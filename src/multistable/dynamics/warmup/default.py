@@ -25,13 +25,16 @@ from multistable.dynamics.warmup.gradient_steps import (
 )
 from multistable.dynamics.warmup.history import WarmupCheck, WarmupStep
 from multistable.dynamics.warmup.verification import WIDER, Verdict, Verification
-from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome
+from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome, units_of
 
 # Periods are drawn up to a bound: its first value, the VAA* above which it grows, and by which factor it grows.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, fewer after a new start. Then it doubles every few, up to a largest
 # multiple.
 CALM_STEPS, CALM_AGAIN, DOUBLING_STEPS, LARGEST_RATE = 50, 20, 25, 20.0
+# The largest multiple is for units that read at most so many numbers, inputs and units together. It is smaller for units
+# that read more, since all their weights move at once.
+READ = 33
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
 # distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training.
 FIRM_STEPS, FIRM_LOSS = 10, 1.0
@@ -51,17 +54,19 @@ class Manner:
         loose_steps: a network that is not firm goes on for so many steps. Then being multistable is enough.
         early_looks: whether a network is measured as soon as its periods are long, firm or not. A network that is not
             firm has states that still move, which takes the most time to measure.
+        careful_again: whether a network that starts again has biases that go no further, and rates that grow sooner:
+            units without gates may saturate by their biases.
+        scaled: whether the largest learning rate depends on how many numbers a unit reads.
     """
 
     bias_rate: float
     loose_steps: int
     early_looks: bool
     careful_again: bool
-    """Whether a network that starts again has biases that go no further, and rates that grow sooner: units without
-    gates may saturate by their biases."""
+    scaled: bool
 
 
-MANNERS = {"fast": Manner(30.0, 200, False, True), "reliable": Manner(1.0, 100, True, False)}
+MANNERS = {"fast": Manner(30.0, 200, False, True, True), "reliable": Manner(1.0, 100, True, False, False)}
 """The warmups that verify themselves, by their names."""
 
 
@@ -83,6 +88,8 @@ class _Progress:
     most: int
     """The longest period that can be drawn."""
     manner: Manner
+    read: int
+    """How many numbers a unit reads, inputs and units together."""
     longest: Tensor = field(init=False)
     """Periods are drawn from {1, ..., longest}."""
     age: Tensor = field(init=False)
@@ -110,7 +117,8 @@ class _Progress:
         """The factor of the learning rate of weights with ``dim`` dimensions, ``(...)``; 0 for a finished network."""
         first = (self.restarts == 0) | (not self.manner.careful_again)
         calm = torch.where(first, CALM_STEPS, CALM_AGAIN)
-        growing = (2 ** ((self.age - calm) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
+        largest = LARGEST_RATE * min(1.0, READ / self.read) if self.manner.scaled else LARGEST_RATE
+        growing = (2 ** ((self.age - calm) / DOUBLING_STEPS)).clamp(1, max(1.0, largest))
         if dim < 2:
             growing = torch.where(first, growing.clamp(min=self.manner.bias_rate), growing)
         return torch.where(self.finished, 0.0, torch.where(self.wanted, 1.0, growing))
@@ -197,7 +205,9 @@ def verified_warmup(warming: Warming, manner: Manner, verification: Verification
         The true VAA of each network, ``(...)``, NaN for those that never passed the verification.
     """
     weights = _Weights(warming.parameters, warming.system)
-    progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation, manner)
+    system = warming.system
+    read = max(layer.input_size + units_of(layer, system) for layer in system.layers)
+    progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation, manner, read)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):

@@ -129,8 +129,8 @@ class WarmupHistory:
         if outcome == "multistable":
             verified = ", verified" if self.verifies else ""
             return f"multistable: {known}{verified} ({one})"
-        up = "the time was up" if self.time_was_up else REASONS.get(outcome, "VAA is not verified to be as wanted")
-        return f"not multistable, {outcome}: {known} ({one}); {up}"
+        why = "the time was up" if self.time_was_up else REASONS.get(outcome, "VAA is not verified to be as wanted")
+        return f"not multistable, {outcome}: {known} ({one}); {why}"
 
     def plot(self, axes: Any = None) -> Any:
         """Draw VAA* and the loss over the steps, and the looks at the true VAA; needs the extra ``report``.
@@ -250,7 +250,8 @@ class WarmupHistory:
         for index, (outcome, value, target, behind, ends) in enumerate(networks):
             name = "the network" if single else f"member {index}"
             if outcome != "multistable":
-                messages.append(_failure(name, outcome, value, target, self.goal.tolerance))
+                message = _failure(name, outcome, value, target, self.goal.tolerance)
+                messages.append(f"{message}; the time was up" if self.time_was_up else message)
             elif behind.any():
                 messages.append(_left_behind(name, behind, ends, target))
         return messages

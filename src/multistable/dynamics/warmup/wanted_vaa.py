@@ -159,7 +159,7 @@ class Corners:
     def of(cls, system: System, data: SequenceSet, draws: Draws, levels: Tensor) -> "Corners":
         """The corners of a grid with ``levels (..., AXES)``, for the networks as they are now."""
         known = beginnings(system, data, draws, levels)
-        codes = [Code.of(_units(layer, system), draws) for layer in system.layers]
+        codes = [Code.of(units_of(layer, system), draws) for layer in system.layers]
         return cls(data, draws, levels, known, codes)
 
     def step(self, system: System, n: int, longest: int, eps: float) -> Outcome:
@@ -250,7 +250,7 @@ def _core(states: States) -> Tensor:
     return torch.cat([cell[-1] for layer in states for cell in layer], dim=-1)
 
 
-def _units(layer: Layer, system: System) -> int:
+def units_of(layer: Layer, system: System) -> int:
     """The units of the largest field of the layer's state."""
     u = torch.zeros(1, *system.leading, 1, layer.input_size, device=system.device, dtype=system.dtype)
     _, state = layer.warmable(u)
