@@ -4,7 +4,12 @@ Run: make bench, or python benchmarks/dynamics.py [--threads N]
 """
 
 import argparse
+import contextlib
+import copy
+import os
 import platform
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,6 +22,8 @@ import multistable as ms
 TIME, SEQUENCES, BATCH, HIDDEN = 50, 1000, 200, 128
 # The plain approach is slow; it is timed on a part of its work and the time scaled to the whole.
 PLAIN_WARMUP_STEPS, PLAIN_BATCHES = 3, 1
+# Of the paper's 100.
+PAPER_STEPS = 5
 
 
 def states_one_by_one(rnn: nn.GRU, sequences: Tensor, n: int, generator: torch.Generator) -> Tensor:
@@ -59,6 +66,69 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def warmups() -> None:
+    """Print the processor time of default warmups beside that of the paper's steps."""
+    print(f"\n{'seconds of processor time':44}{'default':>12}{'paper, steps':>14}{'ratio':>8}")
+    networks = (("torch.nn.GRU(1, 128)", nn.GRU(1, 128), 50), ("torch.nn.LSTM(128, 256, 2)", nn.LSTM(128, 256, 2), 200))
+    for name, rnn, time_steps in networks:
+        sequences = torch.randn(time_steps, SEQUENCES, rnn.input_size, generator=torch.Generator().manual_seed(1))
+        first = copy.deepcopy(rnn.state_dict())
+        found: list[ms.WarmupHistory] = []
+        ours = processor_seconds(lambda rnn=rnn, x=sequences, found=found: found.append(ms.warmup(rnn, x)))  # type: ignore[misc]
+        rnn.load_state_dict(first)
+
+        theirs = paper_steps_seconds(rnn, sequences)
+        print(
+            f"{f'{name}, T = {time_steps}':44}{ours:10.1f} s{theirs:12.0f} s{theirs / ours:8.1f}\n  {found[0]}",
+            flush=True,
+        )
+
+
+class EnoughError(Exception):
+    """Enough steps were timed."""
+
+
+def paper_steps_seconds(rnn: nn.Module, sequences: Tensor) -> float:
+    """The processor time of the 100 steps of Algorithm 3, without the measure after them, from a few of them."""
+    times: list[float] = []
+
+    def timed(step: ms.WarmupStep) -> None:
+        times.append(time.process_time())
+        if step.step > PAPER_STEPS:
+            raise EnoughError
+
+    # With this increment a period has the mean that it has in a whole warmup.
+    with contextlib.suppress(EnoughError):
+        ms.warmup(rnn, sequences, algorithm="paper", increment=200, on_step=timed)
+    return (times[-1] - times[0]) * 100 / PAPER_STEPS
+
+
+def beside_a_load() -> None:
+    """Print how much more processor time two threads take than one, while other processes want all processors."""
+    sequences, rnn = torch.randn(TIME, SEQUENCES, 1), nn.GRU(1, HIDDEN)
+    loads = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    threads, taken = torch.get_num_threads(), []
+    try:
+        for count in (1, max(2, threads)):
+            torch.set_num_threads(count)
+            taken.append(processor_seconds(lambda: ms.measure(rnn, sequences)))
+    finally:
+        torch.set_num_threads(threads)
+        for load in loads:
+            load.kill()
+            load.wait()
+    one, several = taken
+    met = "met" if several <= 1.3 * one else "NOT MET"
+    print(f"\na measure beside a load: {several / one:.2f} times the processor time of one thread, at most 1.3: {met}")
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    """The processor time of ``work``, of all threads together."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def on_a_gpu() -> None:
@@ -126,6 +196,8 @@ def main() -> None:
         ours = seconds(lambda rnn=rnn: ms.measure(rnn, sequences))  # type: ignore[misc]
         theirs = seconds(lambda rnn=rnn: plain_measure(rnn, sequences, PLAIN_BATCHES, generator)) * 10 / PLAIN_BATCHES  # type: ignore[misc]
         row(f"measure, M = 10,000, 10 x 32 states, {name}", ours, theirs)
+    warmups()
+    beside_a_load()
     if torch.cuda.is_available():
         on_a_gpu()
 

@@ -142,7 +142,7 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     Arguments as for :func:`scan`.
     """
     settings = _settings.get()
-    if settings.backend in ("auto", "torch"):
+    if settings.backend == "torch" or (settings.backend == "auto" and not _is_recorded()):
         reason = of_torch.supported(cell, u)
         if reason is None and (settings.backend == "torch" or of_torch.is_fastest(cell, u, settings.precision)):
             return of_torch.read(cell, u, state, precision=settings.precision)

@@ -1,5 +1,6 @@
 """Algorithm 1 on systems whose attractors are known, and its early end against all the steps."""
 
+import dataclasses
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 import multistable as ms
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import stabilise
+from multistable.dynamics.system import threads
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import flat, map_states, studying
 from networks import FEATURES, FEW_FORMS, in_layout, make
@@ -317,3 +319,51 @@ def test_the_same_generator_seed_gives_the_same_result_twice():
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+
+
+def test_a_single_state_says_nothing():
+    for x, options in ((torch.randn(5, 1, 1), {}), (torch.randn(5, 8, 1), {"batch_size": 1})):
+        with pytest.raises(ValueError, match="at least two: the VAA of a single state is 1 in any network"):
+            ms.measure(torch.nn.GRU(1, 4), x, **options)
+
+
+def test_a_measure_says_in_words_what_it_found():
+    x = torch.randn(5, 8, 1)
+    one = ms.measure(torch.nn.GRU(1, 4), x, batches=2)
+    assert one.n == 8
+    assert str(one).startswith("VAA 0.125: all 8 states end at one attractor\n(mean of 2 batches, ")
+    assert str(one).endswith("; one attractor gives 0.125)")
+    many = dataclasses.replace(one, vaa=[0.5, 1.0])
+    assert str(many).splitlines()[:2] == [
+        "network 0: VAA 0.500: 8 states end at 4 different places on average",
+        "network 1: VAA 1.000: 8 states end at 8 different places on average",
+    ]
+
+
+@pytest.mark.parametrize(("pays", "inside"), [(10**9, 1), (1, 3)])
+def test_one_thread_where_more_do_not_pay_and_the_users_afterwards(pays, inside, monkeypatch):
+    monkeypatch.setattr(threads, "PAYS", pays)
+    before, seen = torch.get_num_threads(), []
+
+    class Spy(nn.Module):
+        """Forgets at once; a call that is one too many fails."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(4))
+
+        def forward(self, u, state):
+            seen.append(torch.get_num_threads())
+            if len(seen) == 40:
+                raise RuntimeError("enough")
+            h = u.sum(dim=-1, keepdim=True) * torch.ones(4)
+            return h, h
+
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(RuntimeError, match="enough"):
+            ms.measure(Spy(), torch.randn(5, 8, 1))
+        assert seen[-1] == inside
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

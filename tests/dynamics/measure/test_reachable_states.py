@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import flat, system_of
 from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 
 
@@ -215,3 +216,32 @@ def test_a_module_that_needs_a_batch_first_attribute_says_so_by_having_it():
         ms.reachable_states(rnn, x.transpose(0, 1), generator=generator()),
         ms.reachable_states(other, x, generator=generator()),
     )
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_sequences_that_have_ended_are_left_out_and_change_nothing(members):
+    """More sequences than are kept at the least; gradients flow as before."""
+    networks = [
+        ms.RNN("lstm", 1, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (0, 1)
+    ]
+    rnn = networks[0] if members is None else ms.Ensemble(networks)
+    leading = () if members is None else (members,)
+    u = torch.randn(70, *leading, 40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    times = torch.randint(1, 71, (*leading, 40), generator=torch.Generator().manual_seed(3))
+    system, rows = system_of(rnn, 1), []
+    advance = type(system).advance
+
+    def counted(self, u, states=None):
+        rows.append(u.shape[-2])
+        return advance(self, u, states)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(system), "advance", counted)
+        found = flat(system.reached(u, times))
+    expected = flat(system.states_at(u, times))
+    assert rows[0] == 40
+    assert rows[-1] < 40
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(x.square().sum(), list(rnn.parameters())) for x in (found, expected)]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)

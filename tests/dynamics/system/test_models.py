@@ -28,7 +28,7 @@ BATCH = numbers(TIME, N, FEATURES)
 
 def read(model, batches, **options):
     """What the parts read: for one part a set of padded sequences, for several a dict."""
-    return each_part(lambda network, data: padded(data), model, batches, **options)
+    return each_part(lambda network, data, share: padded(data), model, batches, **options)
 
 
 def padded(data):

@@ -1,5 +1,6 @@
 """The default warmup: it goes on until the true measure is content, and says so where it never was."""
 
+import dataclasses
 import math
 import warnings
 
@@ -34,6 +35,11 @@ def seeded(kind, *sizes, seed):
 def short_verification(monkeypatch):
     """The true measure after fewer steps: these tests are about what is done with it."""
     monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 300)
+
+
+def manner(monkeypatch, **changes):
+    """Have the default warmup go about it in another manner."""
+    monkeypatch.setitem(default.MANNERS, "fast", dataclasses.replace(default.MANNERS["fast"], **changes))
 
 
 def quick(rnn, x, **settings):
@@ -83,9 +89,9 @@ def test_members_of_an_ensemble_are_warmed_up_as_alone(cell, double):
     members = [ms.RNN(cell, 1, 8, 2, double=double, dtype=torch.float64, generator=generator(s)) for s in range(3)]
     x = copy_sequences(8, 40, dtype=torch.float64)
     ensemble, targets = ms.Ensemble(members), [0.95, 0.1, 0.5]
-    together = quick(ensemble, x, steps=30, target=targets, generator=[generator(10 + seed) for seed in range(3)])
+    together = quick(ensemble, x, steps=20, target=targets, generator=[generator(10 + seed) for seed in range(3)])
     for seed, (member, warmed) in enumerate(zip(members, ensemble.unstack(), strict=True)):
-        alone = quick(member, x, steps=30, target=targets[seed], generator=generator(10 + seed))
+        alone = quick(member, x, steps=20, target=targets[seed], generator=generator(10 + seed))
         steps = len(alone)
         assert together.gradient_steps[seed] == alone.gradient_steps == steps
         assert torch.equal(together.stabilisation[:steps, seed], alone.stabilisation)
@@ -128,7 +134,7 @@ def remember(rnn, seen):
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on(monkeypatch):
-    monkeypatch.setattr(default, "LOOSE_STEPS", 0)
+    manner(monkeypatch, loose_steps=0)
     ensemble = ms.Ensemble([remembering(), zero(remembering())])
     seen = []
 
@@ -146,22 +152,28 @@ def test_a_member_that_is_multistable_stays_as_it_is_while_the_others_go_on(monk
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_whose_states_still_move_goes_on_for_some_steps_though_it_is_multistable(monkeypatch):
-    monkeypatch.setattr(default, "LOOSE_STEPS", 30)
-    for limit, steps in ((math.inf, CHECK_EVERY), (0.0, 30)):
+    manner(monkeypatch, loose_steps=30)
+    for limit, early, looks in (
+        (math.inf, False, [True]),
+        (0.0, True, [True, False, True]),
+        (0.0, False, [False, False, True]),
+    ):
+        manner(monkeypatch, early_looks=early)
         monkeypatch.setattr(default, "FIRM_LOSS", limit)
+        steps = CHECK_EVERY * len(looks)
         rnn, seen = remembering(), []
         look = remember(rnn, seen)
         history = quick(rnn, pushes(), steps=50, lr=1e-6, max_stabilisation=5, batch_size=64, on_step=look)
         assert history.gradient_steps == steps
         assert history.outcome == "multistable"
-        assert [bool(check.asked) for check in history.checks] == [True] + [False, True] * (steps > CHECK_EVERY)
+        assert [bool(check.asked) for check in history.checks] == looks
         assert all(torch.equal(p, q) for p, q in zip(rnn.parameters(), seen[steps - 1], strict=True))
 
 
 @pytest.mark.usefixtures("short_verification")
 def test_a_network_that_loses_its_attractors_on_the_way_ends_with_those_it_had(monkeypatch):
     monkeypatch.setattr(default, "FIRM_LOSS", 0.0)
-    monkeypatch.setattr(default, "LOOSE_STEPS", PATIENCE + 30)
+    manner(monkeypatch, loose_steps=PATIENCE + 30, early_looks=True)
     rnn, seen = remembering(), []
     kept = remember(rnn, seen)
 
@@ -193,7 +205,7 @@ def test_each_member_ends_with_its_last_weights_to_pass_or_the_nearest(monkeypat
         return verification.Verdict(passed, torch.full((4,), step / 100, dtype=torch.double), score.double())
 
     monkeypatch.setattr(verification.Verification, "judge", judged)
-    monkeypatch.setattr(default, "LOOSE_STEPS", 30)
+    manner(monkeypatch, loose_steps=30, early_looks=True)
     monkeypatch.setattr(default, "FIRM_LOSS", 0.0)
     rnn, seen = ms.Ensemble([remembering() for _ in range(4)]), []
     settings = {"steps": 60, "lr": 1e-4, "max_stabilisation": 5, "batch_size": 64, "on_step": remember(rnn, seen)}
@@ -225,6 +237,7 @@ def test_losses_from_before_a_restart_do_not_make_a_network_firm(monkeypatch):
     monkeypatch.setattr(default, "PATIENCE", 5)
     monkeypatch.setattr(default, "FIRST_PERIOD", 8.0)
     monkeypatch.setattr(default, "FIRM_LOSS", 1e9)
+    manner(monkeypatch, early_looks=True)
     rnn = remembering()
 
     def spoil(step):
@@ -288,6 +301,74 @@ def test_where_histories_coincide_the_bar_is_the_share_of_different_states():
     assert history.vaa < 0.9 * 0.95
     assert history.verified
     assert history.outcome == "multistable"
+
+
+# A time budget
+
+
+class Clock:
+    """Time that goes on by a second each time it is asked."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.usefixtures("short_verification")
+@pytest.mark.parametrize("algorithm", ["paper", "fast"])
+def test_a_warmup_ends_when_its_time_is_up_and_says_how_good_it_is(algorithm, monkeypatch):
+    monkeypatch.setattr("time.monotonic", Clock())
+    rnn = zero(nn.GRU(FEATURES, 4))
+    with pytest.warns(ms.WarmupWarning, match=r"the time was up"):
+        history = ms.warmup(
+            rnn, copy_sequences(9, 40, FEATURES), algorithm=algorithm, minutes=1, batch_size=8, generator=generator()
+        )
+    assert 1 < len(history) < 60
+    assert history.time_was_up
+    assert history.vaa == pytest.approx(1 / 32)
+    assert "VAA 0.031" in str(history)
+    assert "the time was up" in str(history)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_a_network_that_is_multistable_when_the_time_is_up_is_verified(monkeypatch):
+    monkeypatch.setattr("time.monotonic", clock := Clock())
+
+    def late(step):
+        clock.now += 4250.0 * (step.step == 3)
+
+    settings = {"minutes": 100, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
+    history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
+    assert len(history) == 3
+    assert history.time_was_up
+    assert history.verified
+    assert history.vaa > 0.95
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_what_is_measured_when_the_time_is_up_does_not_pass(monkeypatch):
+    """However good it looks: it is told after how many steps."""
+    monkeypatch.setattr("time.monotonic", clock := Clock())
+
+    def late(step):
+        clock.now += 1e6
+
+    settings = {"minutes": 1, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
+    with pytest.warns(ms.WarmupWarning):
+        history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
+    assert not history.verified
+    assert history.vaa > 0.95
+    assert history.vaa_after == 60
+    assert "after 60 steps, all that the time allowed" in str(history)
+
+
+def test_a_budget_is_a_positive_number_of_minutes():
+    for minutes in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="minutes must be a positive number"):
+            ms.warmup(nn.GRU(1, 4), copy_sequences(5, 8), minutes=minutes)
 
 
 # A VAA that is wanted

@@ -5,6 +5,7 @@ import torch
 
 import multistable as ms
 from multistable.dynamics.warmup.goal import Goal
+from multistable.dynamics.warmup.history import WarmupCheck
 
 COLLAPSED, APART = 1 / 32, 0.95
 
@@ -153,3 +154,28 @@ def test_each_member_has_a_message_of_its_own():
         "warmup did not make member 0 multistable: VAA = 0.500 afterwards (drifting: VAA* is near"
     )
     assert missed.startswith("warmup did not bring member 2 to its wanted VAA (missed): VAA 0.140 is not")
+
+
+def test_a_history_says_in_words_what_happened():
+    made = history_of(torch.full((12, 1, 2), APART), vaa=[1.0, 1 / 32])
+    made.restarts = torch.tensor([0, 2])
+    first, second = str(made).splitlines()
+    assert first == "network 0: multistable: VAA 1.000 (one attractor gives 0.0312) (12 gradient steps)"
+    assert second.startswith(
+        "network 1: not multistable, drifting: VAA 0.031 (one attractor gives 0.0312); VAA* is near"
+    )
+    assert second.endswith("(12 gradient steps, 2 new starts)")
+    assert str(history_of([0.5], vaa=None)) == "warmup of 1 steps, not over yet"
+
+
+def test_a_history_is_drawn():
+    pytest.importorskip("matplotlib").use("Agg")
+    for members in ([], [3]):
+        made = history_of(torch.full((12, 2, *members), APART), vaa=[1.0] * 3 if members else 1.0)
+        made.checks.append(WarmupCheck(10, torch.tensor(True), torch.tensor(0.7), torch.tensor(True)))
+        axes = made.plot()
+        drawn = {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
+        assert drawn["VAA* of layer 2"] == pytest.approx([APART] * 12)
+        assert drawn["VAA, measured on the way"] == pytest.approx([0.7])
+        assert drawn["VAA at the end, 1.00"] == [1.0, 1.0]
+        assert made.plot(axes) is axes

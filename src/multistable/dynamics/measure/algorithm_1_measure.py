@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number, positive_integers
+from multistable.arguments import check_positive_number, positive_integers, truth_value
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
-from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
+from multistable.dynamics.measure.stabilisation import OnSteps, Stabilised, stabilise, unseen
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import at_least, each_part
+from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
@@ -39,12 +40,21 @@ class Measure:
         steps: how many stabilisation steps were computed; fewer than M if more could change nothing.
         periodic: the share of states that were seen to repeat themselves to the last bit, at a fixed point or on a
             cycle; the others were still on their way, or on a cycle too long to be seen.
+        n: the states of a batch. A single attractor for all of them gives a VAA of 1/n.
     """
 
     vaa: Any
     batches: Tensor = field(compare=False, repr=False)
     steps: int
     periodic: float
+    n: int
+
+    def __str__(self) -> str:
+        values = self.vaa if isinstance(self.vaa, list) else [self.vaa]
+        ends = (_in_words(value, self.n) for value in values)
+        named = ends if len(values) == 1 else (f"network {index}: {end}" for index, end in enumerate(ends))
+        how = f"(mean of {self.batches.shape[-1]} batches, {self.steps:,} steps; one attractor gives {1 / self.n:.3g})"
+        return "\n".join([*named, how])
 
 
 @interrupted_once
@@ -57,6 +67,7 @@ def measure(
     stabilisation: int = 10_000,
     eps: float = 1e-4,
     generator: Generators = None,
+    progress: bool | None = None,
     part: str | None = None,
     forward: Forward | None = None,
 ) -> Any:
@@ -87,6 +98,8 @@ def measure(
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
             list with one for each. If it is not given, the seed that ``torch.manual_seed`` set decides the draws, which
             are then the same at each call.
+        progress: whether to show on the standard error how far the measure is; if it is not given, only on a terminal,
+            and only if it takes more than a few seconds.
         part: the name of the part of a model to take, by default all; also that of any module inside which is called as
             ``(input, state) -> (output, state)``.
         forward: ``forward(model, batch)``, where a batch is given to the model in another way.
@@ -98,13 +111,28 @@ def measure(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
     check_positive_number("eps", eps)
+    progress = progress if progress is None else truth_value("progress", progress)
 
-    def one(network: nn.Module, sequences: Any) -> Measure:
-        with measuring(network, sequences, batch_size) as (system, data):
+    def one(network: nn.Module, sequences: Any, _: float) -> Measure:
+        with measuring(network, sequences, batch_size) as (system, data), Line.showing("measure", progress) as line:
             size = min(batch_size, len(data))
-            return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
+            if size < 2:
+                raise ValueError(
+                    "sequences and batch_size must be at least two: the VAA of a single state is 1 in any network, "
+                    f"got {len(data)} sequences and batch_size = {batch_size}"
+                )
+            draws = Draws(generator, system.members)
+            return estimate(system, data, draws, batches, size, stabilisation, eps, line.stabilising)
 
     return each_part(one, rnn, sequences, part=part, forward=forward, least=at_least(batch_size))
+
+
+def _in_words(vaa: float, n: int) -> str:
+    """What a VAA of n states says."""
+    different = vaa * n
+    if different < 1.0 + 1e-9:
+        return f"VAA {vaa:.3f}: all {n} states end at one attractor"
+    return f"VAA {vaa:.3f}: {n} states end at {different:.3g} different places on average"
 
 
 @contextmanager
@@ -116,16 +144,33 @@ def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple
 
 
 def estimate(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
+    system: System,
+    data: SequenceSet,
+    draws: Draws,
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    eps: float,
+    on_steps: OnSteps = unseen,
 ) -> Measure:
     """:func:`measure` without the checks."""
-    settled, _ = settled_states(system.with_present_weights(), data, draws, batches, batch_size, stabilisation)
+    settled, _ = settled_states(
+        system.with_present_weights(), data, draws, batches, batch_size, stabilisation, on_steps
+    )
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
-    return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
+    return Measure(
+        values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item(), batch_size
+    )
 
 
 def settled_states(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
+    system: System,
+    data: SequenceSet,
+    draws: Draws,
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    on_steps: OnSteps = unseen,
 ) -> tuple[Stabilised, Tensor]:
     """The states to compare, all batches stabilised in one pass, and the constant input of each state."""
     states, inputs = [], []
@@ -134,7 +179,7 @@ def settled_states(
         inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
-    settled = stabilise(system, together, u, stabilisation)
+    settled = stabilise(system, together, u, stabilisation, on_steps)
     check_finite(settled.states, f"{settled.steps} steps")
     return settled, u
 

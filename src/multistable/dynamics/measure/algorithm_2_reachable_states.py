@@ -41,7 +41,7 @@ def reachable_states(
         a dict of these by name.
     """
 
-    def one(network: nn.Module, sequences: Any) -> Tensor:
+    def one(network: nn.Module, sequences: Any, _: float) -> Tensor:
         with studying(network, sequences) as (system, data):
             draws = Draws(generator, system.members)
             everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
@@ -58,7 +58,7 @@ def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, dra
     def reached(some: Tensor) -> States:
         u, _ = data.select(indices[..., some])
         before = system.unflat(data.states_before(indices[..., some]))
-        return system.states_at(u.to(device=system.device, dtype=system.dtype), times[..., some], before)
+        return system.reached(u.to(device=system.device, dtype=system.dtype), times[..., some], before)
 
     groups = _groups(lengths)
     if len(groups) == 1:

@@ -1,5 +1,6 @@
 """The stabilisation period: M steps under a constant input, f^M(x, u)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,14 @@ from multistable.dynamics.system.system import States, System, flat
 # steps, since looking takes time. Both are multiples of 60, which has many divisors: after so many steps a state on a
 # short cycle is where it was.
 EARLY_WINDOW, LATE_WINDOW, EARLY = 60, 480, 3000
+
+
+OnSteps = Callable[[int, int, int], None]
+"""Called with how many states are advanced, the steps done, and those to do."""
+
+
+def unseen(states: int, done: int, steps: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Stabilised:
 
 
 @torch.no_grad()
-def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilised:
+def stabilise(system: System, states: States, u: Tensor, steps: int, on_steps: OnSteps = unseen) -> Stabilised:
     """Advance all states by ``steps`` steps under a constant input, computing only as many as decide the result.
 
     A step is a function of the state alone. So a state that comes back to an earlier value, to the last bit, repeats
@@ -48,12 +57,14 @@ def stabilise(system: System, states: States, u: Tensor, steps: int) -> Stabilis
         states: the states to start from.
         u: the constant input, ``(..., n, features)`` or ``(..., 1, features)``.
         steps: M, the stabilisation period.
+        on_steps: called as the states advance.
     """
     start = flat(states)
     u = u.expand(*start.shape[:-1], u.shape[-1])
     snapshot, since, done = start, 0, 0
     periods = torch.zeros(start.shape[:-1], dtype=torch.long, device=start.device)
     while done < steps:
+        on_steps(start[..., 0].numel(), done, steps)
         window = min(EARLY_WINDOW if done < EARLY else LATE_WINDOW, steps - done)
         states = system.only_last(u.expand(window, *u.shape), states)
         done += window

@@ -47,7 +47,7 @@ class Part:
 
 
 def each_part(
-    act: Callable[[nn.Module, Any], Result],
+    act: Callable[[nn.Module, Any, float], Result],
     rnn: nn.Module,
     sequences: Any,
     *,
@@ -56,10 +56,10 @@ def each_part(
     least: int = 1,
     changes: bool = False,
 ) -> Result | dict[str, Result]:
-    """The result of ``act(network, sequences)`` for a network, or for the parts of a model.
+    """The result of ``act(network, sequences, share)`` for a network, or for the parts of a model.
 
     Args:
-        act: what to do with a network and what it reads.
+        act: what to do with a network and what it reads; ``share`` is which share of the time that is left it may take.
         rnn: a network, or a model with recurrent parts inside.
         sequences: what the network reads, or batches that the model is run on.
         part: the name of the part to act on; all if not given.
@@ -95,23 +95,23 @@ def each_part(
                 reads, _ = run.over(iter(kept), modules)
             with _named(each.name if len(parts) > 1 else "", rnn):
                 data = _read_by(module_of_name(rnn, each.module), each.direction, reads[each.module].sequences())
-                results[each.name] = act(each.network, data)
+                results[each.name] = act(each.network, data, 1 / (len(parts) - index))
     return next(iter(results.values())) if len(results) == 1 else results
 
 
 def _each_direction(
-    act: Callable[[nn.Module, Any], Result], rnn: nn.Module, sequences: Any, changes: bool
+    act: Callable[[nn.Module, Any, float], Result], rnn: nn.Module, sequences: Any, changes: bool
 ) -> Result | dict[str, Result]:
     """The result for a network, or for each direction of one."""
     networks = directions(rnn)
     if len(networks) == 1:
-        return act(rnn, sequences)
+        return act(rnn, sequences, 1.0)
     data = sequence_set(sequences, batch_first=bool(getattr(rnn, "batch_first", False)))
     results = {}
     with _all_or_none([rnn] if changes else []):
-        for name, network in networks.items():
+        for index, (name, network) in enumerate(networks.items()):
             with _named(name, rnn):
-                results[name] = act(network, _read_by(rnn, name, data))
+                results[name] = act(network, _read_by(rnn, name, data), 1 / (len(networks) - index))
     return results
 
 

@@ -16,6 +16,7 @@ from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
+from multistable.dynamics.system.threads import threads_that_pay
 from multistable.networks.convert import is_only, torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import CellLayer, Double, Layer, LayerState, Single, StackLayer
@@ -25,6 +26,8 @@ from multistable.scan import choose
 
 # Where only some states are needed, those of this many time steps are in memory at once.
 WINDOW = 60
+# Sequences that have come to their end are left out so many times, down to so many: the products of fewer take as long.
+PARTS, LEAST_ROWS = 8, 16
 
 States = list[LayerState]
 """The state of a network: one entry for each layer."""
@@ -126,6 +129,46 @@ class System:
             found = here if found is None else map_states(_where(not_before), here, found)
         return cast(States, found)
 
+    def reached(self, u: Tensor, times: Tensor, states: States | None = None) -> States:
+        """The states that sequences lead to: of each its state after its own number of steps.
+
+        On a CPU those that have come to their end are left out of what follows; on a GPU they take no time.
+
+        Args:
+            u: inputs, ``(time, ..., n, features)``.
+            times: how many steps to take in each, ``(..., n)`` on the CPU, from 1 to time.
+            states: the states before the first step; zero when not given.
+        """
+        if self.device.type != "cpu":
+            return self.states_at(u, times, states)
+        order = times.argsort(dim=-1, descending=True, stable=True)
+        times, u = times.gather(-1, order), rows_of(u, order.expand(len(u), *order.shape))
+        states = None if states is None else map_states(lambda x: rows_of(x, order), states)
+        found: States = []
+        start = 0
+        for stop in _stops(times):
+            going = max(int((times > start).sum(dim=-1).max()), min(LEAST_ROWS, times.shape[-1]))
+            states = None if states is None else map_states(lambda x, k=going: x[..., :k, :], states)
+            over_time = self.advance(u[start:stop, ..., :going, :], states)
+            states = at_time(over_time, -1)
+            index = times[..., :going] - 1 - start
+            here = at_time(over_time, index.clamp(0, stop - start - 1))
+            found = map_states(_first_rows((index >= 0).unsqueeze(-1)), here, found) if found else here
+            start = stop
+        back = order.argsort(dim=-1)
+        return map_states(lambda x: rows_of(x, back), found)
+
+
+def _stops(times: Tensor) -> list[int]:
+    """Where to stop: often enough that few sequences go on after their end, and at the last one's."""
+    share = max(1, times.shape[-1] // PARTS)
+    ends = times.sort(dim=-1).values[..., share - 1 :: share].reshape(-1, -(-(times.shape[-1] - share + 1) // share))
+    stops = [0]
+    for end in sorted({*ends.amax(dim=0).tolist(), int(times.max())}):
+        while stops[-1] < end:
+            stops.append(min(stops[-1] + WINDOW, end))
+    return stops[1:]
+
 
 def backends(rnn: nn.Module) -> list[str]:
     """Which time loop advances each recurrence of a network under the present :func:`engine` settings.
@@ -175,7 +218,8 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
-        yield system, data
+        with threads_that_pay(sum(p.numel() for p in rnn.parameters()) // len(system.layers)):
+            yield system, data
 
 
 def system_of(rnn: nn.Module, features: int) -> System:
@@ -241,6 +285,11 @@ def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
     return map_states(lambda x: x.gather(0, where.expand(1, *x.shape[1:])).squeeze(0), states)
 
 
+def rows_of(x: Tensor, index: Tensor) -> Tensor:
+    """Some rows ``(..., k)`` of ``(..., n, d)``."""
+    return x.gather(-2, index.unsqueeze(-1).expand(*index.shape, x.shape[-1]))
+
+
 def flat(states: Sequence[LayerState]) -> Tensor:
     """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
     return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
@@ -248,3 +297,13 @@ def flat(states: Sequence[LayerState]) -> Tensor:
 
 def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda new, old: torch.where(condition, new, old)
+
+
+def _first_rows(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The first rows are new where the condition ``(..., k, 1)`` holds; there may be more of the old ones."""
+
+    def merged(new: Tensor, old: Tensor) -> Tensor:
+        k = new.shape[-2]
+        return torch.cat([torch.where(condition, new, old[..., :k, :]), old[..., k:, :]], dim=-2)
+
+    return merged

@@ -21,6 +21,8 @@ def paper_warmup(warming: Warming) -> None:
         check_finite(loss, gradients, warming, step)
         descend(gradients, warming)
         warming.record(WarmupStep(step, values.detach().cpu(), loss.detach().cpu(), period))
+        if warming.time_is_up():
+            break
 
 
 def _layer_values(warming: Warming, system: System, states: States, period: Tensor) -> Tensor:

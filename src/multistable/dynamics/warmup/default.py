@@ -25,20 +25,49 @@ from multistable.dynamics.warmup.gradient_steps import (
 )
 from multistable.dynamics.warmup.history import WarmupCheck, WarmupStep
 from multistable.dynamics.warmup.verification import WIDER, Verdict, Verification
-from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome
+from multistable.dynamics.warmup.wanted_vaa import Corners, Outcome, units_of
 
 # Periods are drawn up to a bound: its first value, the VAA* above which it grows, and by which factor it grows.
 FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
-# The learning rate is as given for the first steps, then doubles every few, up to a largest multiple.
-CALM_STEPS, DOUBLING_STEPS, LARGEST_RATE = 50, 25, 20.0
+# The learning rate is as given for the first steps, fewer after a new start. Then it doubles every few, up to a largest
+# multiple.
+CALM_STEPS, CALM_AGAIN, DOUBLING_STEPS, LARGEST_RATE = 50, 20, 25, 20.0
+# The largest multiple is for units that read at most so many numbers, inputs and units together. It is smaller for
+# units that read more, since all their weights move at once.
+READ = 33
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
-# distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training. Its
-# warmup goes on until it is firm, for at most as many steps as Algorithm 3 has.
-FIRM_STEPS, FIRM_LOSS, LOOSE_STEPS = 10, 1.0, 100
+# distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training.
+FIRM_STEPS, FIRM_LOSS = 10, 1.0
 # A network starts again from its first weights after so many steps in a row with bounds below a quarter of the longest.
 PATIENCE = 50
 # The steps between two looks at the true VAA. Steps towards a wanted VAA are short: there are more between two looks.
 CHECK_EVERY, CHECK_WANTED = 10, 20
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a warmup that verifies itself goes about it.
+
+    Attributes:
+        bias_rate: how many times further than matrices biases go in a step, and all other vectors. States come to rest
+            where gates close, which a bias does in a few such steps whatever the number of inputs.
+        loose_steps: a network that is not firm goes on for so many steps. Then being multistable is enough.
+        early_looks: whether a network is measured as soon as its periods are long, firm or not. A network that is not
+            firm has states that still move, which takes the most time to measure.
+        careful_again: whether a network that starts again has biases that go no further, and rates that grow sooner:
+            units without gates may saturate by their biases.
+        scaled: whether the largest learning rate depends on how many numbers a unit reads.
+    """
+
+    bias_rate: float
+    loose_steps: int
+    early_looks: bool
+    careful_again: bool
+    scaled: bool
+
+
+MANNERS = {"fast": Manner(30.0, 200, False, True, True), "reliable": Manner(1.0, 100, True, False, False)}
+"""The warmups that verify themselves, by their names."""
 
 
 class Layer(NamedTuple):
@@ -58,12 +87,17 @@ class _Progress:
     """The most steps each network takes."""
     most: int
     """The longest period that can be drawn."""
+    manner: Manner
+    read: int
+    """How many numbers a unit reads, inputs and units together."""
     longest: Tensor = field(init=False)
     """Periods are drawn from {1, ..., longest}."""
     age: Tensor = field(init=False)
     """Steps since the first weights."""
     stuck: Tensor = field(init=False)
     """Steps in a row with short periods only."""
+    restarts: Tensor = field(init=False)
+    """How often each network has started again."""
     apart: Tensor = field(init=False)
     """Whether the states of all layers ended apart in the last step."""
     verified: Tensor = field(init=False)
@@ -76,25 +110,30 @@ class _Progress:
     def __post_init__(self) -> None:
         leading = self.wanted.shape
         self.longest = torch.full(leading, FIRST_PERIOD, device="cpu")
-        self.age, self.stuck = (torch.zeros(leading, device="cpu") for _ in range(2))
+        self.age, self.stuck, self.restarts = (torch.zeros(leading, device="cpu") for _ in range(3))
         self.apart, self.verified, self.finished = (
             torch.zeros(leading, dtype=torch.bool, device="cpu") for _ in range(3)
         )
 
-    @property
-    def rate(self) -> Tensor:
-        """The factor of the learning rate, ``(...)``; 0 for a network that has finished."""
-        growing = (2 ** ((self.age - CALM_STEPS) / DOUBLING_STEPS)).clamp(1, LARGEST_RATE)
+    def rate(self, dim: int) -> Tensor:
+        """The factor of the learning rate of weights with ``dim`` dimensions, ``(...)``; 0 for a finished network."""
+        first = (self.restarts == 0) | (not self.manner.careful_again)
+        calm = torch.where(first, CALM_STEPS, CALM_AGAIN)
+        largest = LARGEST_RATE * min(1.0, READ / self.read) if self.manner.scaled else LARGEST_RATE
+        growing = (2 ** ((self.age - calm) / DOUBLING_STEPS)).clamp(1, max(1.0, largest))
+        if dim < 2:
+            growing = torch.where(first, growing.clamp(min=self.manner.bias_rate), growing)
         return torch.where(self.finished, 0.0, torch.where(self.wanted, 1.0, growing))
 
     def may_end(self, step: int) -> Tensor:
         """Which networks finish once they pass the verification."""
         firm = torch.stack(self.losses).median(dim=0).values < FIRM_LOSS
-        return self.wanted | firm | (step >= LOOSE_STEPS)
+        return self.wanted | firm | (step >= self.manner.loose_steps)
 
     def ready(self, step: int) -> Tensor:
         """Which networks to verify; after ``limit`` steps all that may have succeeded."""
-        grown = (self.longest >= self.most) & (~self.verified | self.may_end(step))
+        early = ~self.verified & self.manner.early_looks
+        grown = (self.longest >= self.most) & (early | self.may_end(step))
         due = torch.where(self.wanted, step % CHECK_WANTED == 0, grown)
         return (due | (self.limit == step) & (self.wanted | self.apart)) & ~self.finished
 
@@ -112,14 +151,15 @@ class _Progress:
     def start_again(self) -> Tensor:
         """Which networks start again: those that were stuck for too long and never were verified."""
         again = (self.stuck >= PATIENCE) & ~self.verified
+        self.restarts = self.restarts + again
         self.losses = [torch.where(again, torch.inf, loss) for loss in self.losses]
         self.longest = torch.where(again, FIRST_PERIOD, self.longest)
         self.age, self.stuck = (torch.where(again, 0, count) for count in (self.age, self.stuck))
         return again
 
     def end(self, step: int) -> None:
-        """Finish networks that have taken all their steps; a verified network takes at most ``LOOSE_STEPS``."""
-        self.finished = self.finished | (step >= self.limit) | self.verified & (step >= LOOSE_STEPS)
+        """Finish networks that have taken all their steps; a verified network takes at most ``loose_steps``."""
+        self.finished = self.finished | (step >= self.limit) | self.verified & (step >= self.manner.loose_steps)
 
 
 @dataclass
@@ -151,7 +191,7 @@ class _Weights:
         interpolate(self.present, self.best, (self.score == -torch.inf).float(), self.system)
 
 
-def reliable_warmup(warming: Warming, verification: Verification, corners: Corners | None) -> Tensor:
+def verified_warmup(warming: Warming, manner: Manner, verification: Verification, corners: Corners | None) -> Tensor:
     """Warm up, in place, until every network is verified and firm, or has taken all its steps.
 
     What happens to a network does not depend on the others. It ends with the last weights that passed the verification,
@@ -159,6 +199,7 @@ def reliable_warmup(warming: Warming, verification: Verification, corners: Corne
 
     Args:
         warming: the networks.
+        manner: how.
         verification: what they should become.
         corners: where sequences should lead to in networks with a wanted VAA; ``None`` if there are none.
 
@@ -166,12 +207,16 @@ def reliable_warmup(warming: Warming, verification: Verification, corners: Corne
         The true VAA of each network, ``(...)``, NaN for those that never passed the verification.
     """
     weights = _Weights(warming.parameters, warming.system)
-    progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation)
+    system = warming.system
+    read = max(layer.input_size + units_of(layer, system) for layer in system.layers)
+    progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation, manner, read)
     vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64, device="cpu")
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):
         _descend(warming, progress, step, verification, corners)
-        if step % CHECK_EVERY == 0 or bool((warming.limit == step).any()):
+        if warming.time_is_up():
+            progress.limit = progress.limit.clamp(max=step)
+        if step % CHECK_EVERY == 0 or bool((progress.limit == step).any()):
             passed, found = _verify(warming, progress, weights, verification, step)
             vaa = torch.where(passed, found, vaa)
             progress.verified = progress.verified | passed
@@ -215,8 +260,9 @@ def _descend(
     check_finite(loss, [], warming, step)
     gradients, finite = normalised(gradients_of(loss, warming), system)
     descend(gradients, warming)
-    # The optimiser has one learning rate for all networks: each then goes its own multiple of the way.
-    interpolate(weights, before, progress.rate, system)
+    # The optimiser has one learning rate for all weights of all networks: each then goes its own multiple of the way.
+    for weight, first in zip(weights, before, strict=True):
+        interpolate([weight], [first], progress.rate(weight.dim() - len(system.leading)), system)
     now = WarmupStep(step, values.cpu(), loss.detach().cpu(), period)
     # A period over which the gradient overflows is too long, however far apart its states are.
     least = torch.where(finite, now.vaa_star.min(dim=0).values, 0)

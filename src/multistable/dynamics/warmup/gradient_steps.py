@@ -1,5 +1,7 @@
 """The parts that both warmups share: a network under warmup, a gradient step on it, and what is put back afterwards."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +42,8 @@ class Warming:
     max_stabilisation: int
     increment: int
     eps: float
+    deadline: float = math.inf
+    """The ``time.monotonic()`` after which no step is begun."""
 
     @property
     def goal(self) -> Goal:
@@ -57,9 +61,10 @@ class Warming:
         if self.on_step is not None:
             self.on_step(step)
 
-    def measuring(self, states: int, steps: int) -> None:
-        """Report that the true VAA of ``states`` states is about to be measured over ``steps`` steps."""
-        self.line.measuring(len(self.history), states, steps)
+    def time_is_up(self) -> bool:
+        """Whether no more steps are to be taken; the history then says so."""
+        self.history.time_was_up = time.monotonic() > self.deadline
+        return self.history.time_was_up
 
 
 def gradients_of(loss: Tensor, warming: Warming) -> list[Tensor | None]:

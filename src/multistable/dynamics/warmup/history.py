@@ -61,6 +61,9 @@ class WarmupHistory:
             is. If not, a network is multistable with nine tenths of its target.
         restarts: how often each network began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
+        time_was_up: whether the time that the warmup was given ended it.
+        vaa_after: the steps of stabilisation after which ``vaa`` is known, where the time was up before the measure
+            was over; else ``None``. VAA seldom rises later, and may fall.
     """
 
     def __init__(self, goal: Goal, batch_size: int, final_batch_size: int) -> None:
@@ -74,6 +77,8 @@ class WarmupHistory:
         self.verifies = False
         self.restarts = torch.zeros_like(goal.target, dtype=torch.long)
         self.checks: list[WarmupCheck] = []
+        self.time_was_up = False
+        self.vaa_after: int | None = None
 
     @property
     def target(self) -> Tensor:
@@ -100,6 +105,61 @@ class WarmupHistory:
         # reprlib shows only a few members of a large ensemble.
         values = (f"{name}={reprlib.repr(value)}" for name, value in told.items())
         return f"{type(self).__name__}({', '.join(values)})"
+
+    def __str__(self) -> str:
+        """What happened, in words: a line for each network."""
+        if not self._steps or self.vaa is None:
+            return f"warmup of {len(self)} steps, not over yet"
+        single = self.target.dim() == 0
+        outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
+        steps, restarts = self.gradient_steps.reshape(-1).tolist(), self.restarts.reshape(-1).tolist()
+        lines = []
+        for index, (outcome, value, took, again) in enumerate(zip(outcomes, values, steps, restarts, strict=True)):
+            name = "" if single else f"network {index}: "
+            after = f", {again} new start{'s' * (again > 1)}" if again else ""
+            lines.append(f"{name}{self._said(outcome, value)} ({took} gradient steps{after})")
+        return "\n".join(lines)
+
+    def _said(self, outcome: str, value: float) -> str:
+        """How a network ended, and what that means for its VAA."""
+        known = f"VAA {value:.3f}"
+        if self.vaa_after is not None and outcome != "multistable":
+            known += f" after {self.vaa_after:,} steps, all that the time allowed"
+        one = f"one attractor gives {1 / self._final_batch_size:.3g}"
+        if outcome == "multistable":
+            verified = ", verified" if self.verifies else ""
+            return f"multistable: {known}{verified} ({one})"
+        why = "the time was up" if self.time_was_up else REASONS.get(outcome, "VAA is not verified to be as wanted")
+        return f"not multistable, {outcome}: {known} ({one}); {why}"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw VAA* and the loss over the steps, and the looks at the true VAA; needs the extra ``report``.
+
+        Args:
+            axes: axes of matplotlib to draw VAA* and VAA on; new ones if not given.
+
+        Returns:
+            The axes.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise ImportError("history.plot() needs matplotlib: pip install 'multistable[report]'") from error
+        if axes is None:
+            _, axes = pyplot.subplots(layout="constrained")
+        steps = [step.step for step in self._steps]
+        values = self.vaa_star.flatten(2).mean(dim=-1) if self.target.dim() else self.vaa_star
+        for layer, course in enumerate(values.unbind(-1)):
+            axes.plot(steps, course.tolist(), linewidth=1, label=f"VAA* of layer {layer + 1}")
+        looks = [(check.step, check.vaa.nanmean().item()) for check in self.checks if not check.vaa.isnan().all()]
+        if looks:
+            axes.plot(*zip(*looks, strict=True), "o", label="VAA, measured on the way")
+        if self.vaa is not None:
+            mean = torch.as_tensor(self.vaa, dtype=torch.float64).mean().item()
+            axes.axhline(mean, linestyle="--", color="black", label=f"VAA at the end, {mean:.2f}")
+        axes.set(xlabel="gradient step", ylabel="VAA* and VAA", ylim=(0, 1.05))
+        axes.legend()
+        return axes
 
     @property
     def last(self) -> WarmupStep:
@@ -190,7 +250,8 @@ class WarmupHistory:
         for index, (outcome, value, target, behind, ends) in enumerate(networks):
             name = "the network" if single else f"member {index}"
             if outcome != "multistable":
-                messages.append(_failure(name, outcome, value, target, self.goal.tolerance))
+                message = _failure(name, outcome, value, target, self.goal.tolerance)
+                messages.append(f"{message}; the time was up" if self.time_was_up else message)
             elif behind.any():
                 messages.append(_left_behind(name, behind, ends, target))
         return messages

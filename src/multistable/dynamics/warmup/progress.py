@@ -1,77 +1,46 @@
-"""A line that shows the progress of a warmup."""
+"""The line that shows where a warmup is."""
 
-import shutil
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
+from multistable.dynamics.system import progress
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 
-PAUSE = 10.0
-"""Seconds between two lines where a line cannot be written over, as in a notebook or a log."""
+INTERRUPTED = "warmup was interrupted: the weights are as they were before the call"
 
 
-class Line:
-    """One line that is written over on a terminal; elsewhere a new line every ``PAUSE`` seconds.
+class Line(progress.Line):
+    """The line of a warmup of at most ``most`` steps, and of at most ``budget`` seconds."""
 
-    Args:
-        most: the steps that the warmup may take.
-        out: where to write; ``None`` for nowhere.
-    """
+    most: int = 1
+    budget: float | None = None
 
-    def __init__(self, most: int, out: TextIO | None) -> None:
-        self._most, self._out = most, out
-        self._began = time.monotonic()
-        self._due = 0.0
-        self._length = 0
+    def __init__(self, name: str, out: TextIO | None, patience: float = 0.0) -> None:
+        super().__init__(name, out, patience)
+        self._at = ""
+        self._left: float | None = None
 
     def step(self, step: WarmupStep) -> None:
         """Show a step that was taken and its VAA*, of several layers or members the lowest and the highest."""
-        if self._out is None:
-            return
         low, high = (f"{value:.2f}" for value in step.vaa_star.aminmax())
-        self._tell(f"{self._at(step.step)}, VAA* {low if low == high else f'{low} to {high}'}")
+        self._at = f"step {step.step} of at most {self.most}"
+        self._left = self.seconds / step.step * (self.most - step.step)
+        self.tell(f"{self._at}, VAA* {low if low == high else f'{low} to {high}'}", left=self._bound())
 
-    def measuring(self, step: int, states: int, steps: int) -> None:
-        """Show that the true VAA is about to be measured, which may take longer than all gradient steps before."""
-        self._tell(f"{self._at(step)}, measuring VAA of {states} states over {steps:,} steps", always=True)
+    def measuring(self, states: int, done: int, steps: int) -> None:
+        """Show that the VAA of ``states`` states is measured: so many of so many steps."""
+        self.tell(f"{self._at}, measuring VAA of {states:,} states, step {done:,} of {steps:,}", left=self._bound())
 
     def ended(self, history: WarmupHistory) -> None:
         """Show how the warmup ended."""
-        self._tell(repr(history), always=True, whole=True)
+        self.tell(repr(history), always=True, whole=True)
 
-    def close(self) -> None:
-        """End the line, so that what is written next begins a new one."""
-        if self._out is not None and self._length:
-            self._out.write("\n")
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """Say what became of the weights."""
+        interrupt.add_note(INTERRUPTED)
+        self.tell(INTERRUPTED, always=True, whole=True)
 
-    def _at(self, step: int) -> str:
-        return f"warmup: step {step} of at most {self._most}"
-
-    def _tell(self, text: str, always: bool = False, whole: bool = False) -> None:
-        if self._out is None:
-            return
-        seconds = time.monotonic() - self._began
-        text = f"{text}, {seconds:.0f} s"
-        if self._out.isatty():
-            # A line that is wider than the terminal cannot be written over.
-            text = text if whole else text[: shutil.get_terminal_size().columns - 1]
-            self._out.write(f"\r{text:<{self._length}}")
-            self._length = len(text)
-        elif always or seconds >= self._due:
-            self._out.write(f"{text}\n")
-            self._due = seconds + PAUSE
-        self._out.flush()
-
-
-@contextmanager
-def showing(history: WarmupHistory, most: int, progress: bool) -> Iterator[Line]:
-    """The line of a warmup of at most ``most`` steps, on the standard error or nowhere; it ends with the outcome."""
-    line = Line(most, sys.stderr if progress else None)
-    try:
-        yield line
-        line.ended(history)
-    finally:
-        line.close()
+    def _bound(self) -> float | None:
+        """The seconds left at most."""
+        if self.budget is None:
+            return self._left
+        return max(0.0, min(self.budget - self.seconds, float("inf") if self._left is None else self._left))

@@ -1,5 +1,7 @@
 """``ms.warmup``: its arguments, the algorithm they choose, and the true VAA at the end."""
 
+import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,11 +26,11 @@ from multistable.dynamics.system.models import at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
-from multistable.dynamics.warmup.default import reliable_warmup
+from multistable.dynamics.warmup.default import MANNERS, verified_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
 from multistable.dynamics.warmup.gradient_steps import Kept, Warming, WarmupDivergedError, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
-from multistable.dynamics.warmup.progress import showing
+from multistable.dynamics.warmup.progress import Line
 from multistable.dynamics.warmup.verification import Verification
 from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 
@@ -37,8 +39,14 @@ from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
 # The default of ``steps``: the paper's S, and bounds that few networks come near. Steps towards a wanted VAA are many
-# and short.
-DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
+# and short. And the default of n: with fewer states a step is cheaper, and no more steps are needed.
+DEFAULT_STEPS, WANTED_STEPS = {"fast": 1000, "reliable": 500, "paper": 100}, 2000
+DEFAULT_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}
+
+
+# The shares of a time budget after which there are no more steps, and no more looks of the verification. The rest is
+# for a measure of networks that were not verified.
+STEPS_SHARE, LOOKS_SHARE = 0.7, 0.9
 
 
 class WarmupWarning(UserWarning):
@@ -50,9 +58,9 @@ def warmup(
     rnn: nn.Module,
     sequences: Any,
     *,
-    algorithm: str = "reliable",
+    algorithm: str = "fast",
     steps: int | None = None,
-    batch_size: int = AtMost(200),
+    batch_size: int | None = None,
     lr: float = 1e-2,
     target: float | Sequence[float] = 0.95,
     tolerance: float = 0.1,
@@ -62,7 +70,8 @@ def warmup(
     generator: Generators = None,
     optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
     on_step: Callable[[WarmupStep], None] | None = None,
-    progress: bool = False,
+    minutes: float | None = None,
+    progress: bool | None = None,
     part: str | None = None,
     forward: Forward | None = None,
 ) -> Any:
@@ -104,8 +113,11 @@ def warmup(
         generator: where batches, time steps, periods and inputs are drawn from; see :func:`measure`.
         optimiser: called as ``optimiser(parameters, lr=lr)``.
         on_step: called after each step.
-        progress: show the progress of the warmup on the standard error: one line that is written over on a terminal, a
-            new line every ten seconds elsewhere.
+        minutes: the time that the warmup may take. When most of it is over no more steps are taken, and the network
+            ends with the best weights found; the rest goes to finding out how good they are (``history.vaa``).
+        progress: whether to show on the standard error where the warmup is and how long it may still take: one line
+            that is written over on a terminal, a new line every ten seconds elsewhere. If it is not given, only on a
+            terminal, and only if the call takes more than a few seconds.
         part: see :func:`measure`.
         forward: see :func:`measure`.
 
@@ -115,15 +127,22 @@ def warmup(
     _check_choices(algorithm, optimiser, on_step)
     steps = None if steps is None else positive_integer("steps", steps)
     batch_size, max_stabilisation, increment = positive_integers(
-        batch_size=batch_size, max_stabilisation=max_stabilisation, increment=increment
+        batch_size=AtMost(DEFAULT_BATCH_SIZE[algorithm]) if batch_size is None else batch_size,
+        max_stabilisation=max_stabilisation,
+        increment=increment,
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
-    progress = truth_value("progress", progress)
+    progress = progress if progress is None else truth_value("progress", progress)
+    if minutes is not None:
+        check_positive_number("minutes", minutes)
+    call_began, whole_budget = time.monotonic(), math.inf if minutes is None else 60.0 * float(minutes)
     Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
 
     @interrupted_once  # of several parts each by itself
-    def one(network: nn.Module, sequences: Any) -> WarmupHistory:
+    def one(network: nn.Module, sequences: Any, share: float) -> WarmupHistory:
+        began = time.monotonic()
+        budget = share * (whole_budget - (began - call_began))
         goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network))
         with (
             torch.inference_mode(False),
@@ -146,15 +165,18 @@ def warmup(
             history = WarmupHistory(goal, n, final)
             kept = Kept()
             try:
-                kept.keep(parameters)
-                with showing(history, int(limit.max()), progress) as line:
+                with Line.showing("warmup", progress) as line:
+                    kept.keep(parameters)
+                    line.most, line.budget = int(limit.max()), None if minutes is None else budget
                     with on_the_cpu():
                         adjust = optimiser(parameters, lr=lr)
                     warming = Warming(
                         *(system, data, draws, parameters, adjust, history, on_step, line),
                         *(limit, n, lr, max_stabilisation, increment, eps),
+                        deadline=began + STEPS_SHARE * budget,
                     )
-                    history.vaa = _run(algorithm, warming, final)
+                    history.vaa = _run(algorithm, warming, final, began, budget)
+                    line.ended(history)
                 hold_back()
             except BaseException:
                 try:
@@ -181,22 +203,33 @@ def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
         check_callable("on_step", on_step, "a function of a WarmupStep, or None")
 
 
-def _run(algorithm: str, warming: Warming, size: int) -> Any:
+def _run(algorithm: str, warming: Warming, size: int, began: float, budget: float) -> Any:
     """Warm up, and return the true VAA; it is measured at the end unless the verification found it on the way."""
     measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
+    multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
+
+    def verification(share: float) -> Verification:
+        line, deadline = warming.line, began + share * budget
+        return Verification(warming.system, warming.data, seeds, multistable, *measured, line.measuring, deadline)
+
     if algorithm == "paper":
         paper_warmup(warming)
-        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
-        return _true_vaa(warming.system, warming.data, warming.draws, *measured)
-    seeds = warming.draws.integer(2**31)
-    multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
-    verification = Verification(warming.system, warming.data, seeds, multistable, *measured, warming.measuring)
-    vaa = reliable_warmup(warming, verification, _corners(warming, seeds, size))
-    if bool(vaa.isnan().any()):
-        warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
-        system, data, draws = verification.of(vaa.isnan(), step=0)
-        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype, device="cpu")
-        vaa = vaa.masked_scatter(vaa.isnan(), failed)
+        vaa = torch.full_like(multistable, torch.nan)
+        if budget == math.inf:
+            return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
+        seeds = warming.draws.integer(2**31)
+    else:
+        seeds = warming.draws.integer(2**31)
+        corners = _corners(warming, seeds, size)
+        vaa = verified_warmup(warming, MANNERS[algorithm], verification(LOOKS_SHARE), corners)
+    unknown = vaa.isnan()
+    if bool(unknown.any()):
+        if budget == math.inf:
+            system, data, draws = verification(1.0).of(unknown, step=0)
+            failed = torch.as_tensor(_true_vaa(warming, system, data, draws, measured), dtype=vaa.dtype, device="cpu")
+            return vaa.masked_scatter(unknown, failed).tolist()
+        found, warming.history.vaa_after = verification(1.0).vaa_in_time(unknown)
+        vaa = torch.where(unknown, found, vaa)
     return vaa.tolist()
 
 
@@ -210,10 +243,12 @@ def _corners(warming: Warming, seeds: Tensor, states: int) -> Corners | None:
     return Corners.of(system, warming.data, draws, levels)
 
 
-def _true_vaa(system: System, data: SequenceSet, draws: Draws, *measured: Any) -> Any:
+def _true_vaa(
+    warming: Warming, system: System, data: SequenceSet, draws: Draws, measured: tuple[int, int, int, float]
+) -> Any:
     try:
         with torch.no_grad():
-            return estimate(system, data, draws, *measured).vaa
+            return estimate(system, data, draws, *measured, warming.line.measuring).vaa
     except DivergedError as error:
         raise WarmupDivergedError(
             f"after the warmup {error}. The parameters are as they were before the call"

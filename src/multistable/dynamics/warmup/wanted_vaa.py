@@ -91,7 +91,7 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
     before = system.unflat(data.states_before(indices))
 
     def after(steps: int) -> tuple[Tensor, Tensor]:
-        found = places(flat(system.states_at(u, lengths.clamp(max=steps), before)))
+        found = places(flat(system.reached(u, lengths.clamp(max=steps), before)))
         return found, _filled(found, levels)
 
     best, steps = torch.full(system.leading, BEGINNING, device="cpu"), BEGINNING
@@ -160,7 +160,7 @@ class Corners:
     def of(cls, system: System, data: SequenceSet, draws: Draws, levels: Tensor) -> "Corners":
         """The corners of a grid with ``levels (..., AXES)``, for the networks as they are now."""
         known = beginnings(system, data, draws, levels)
-        codes = [Code.of(_units(layer, system), draws) for layer in system.layers]
+        codes = [Code.of(units_of(layer, system), draws) for layer in system.layers]
         return cls(data, draws, levels, known, codes)
 
     def step(self, system: System, n: int, longest: int, eps: float) -> Outcome:
@@ -180,7 +180,7 @@ class Corners:
         before = system.unflat(self.data.states_before(indices))
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1
-        reached = system.states_at(u.to(system.device, system.dtype), first + later, before)
+        reached = system.reached(u.to(system.device, system.dtype), first + later, before)
         place = known.place.gather(-2, drawn.unsqueeze(-1).expand(*drawn.shape, AXES))
         cell = _cell(place, self.levels)
         period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest), device="cpu")).squeeze(-1)
@@ -253,7 +253,7 @@ def _core(states: States) -> Tensor:
     return torch.cat([cell[-1] for layer in states for cell in layer], dim=-1)
 
 
-def _units(layer: Layer, system: System) -> int:
+def units_of(layer: Layer, system: System) -> int:
     """The units of the largest field of the layer's state."""
     u = torch.zeros(1, *system.leading, 1, layer.input_size, device=system.device, dtype=system.dtype)
     _, state = layer.warmable(u)
