@@ -64,6 +64,14 @@ def engine(*, backend: str | None = None, precision: str | None = None) -> Itera
         _settings.reset(token)
 
 
+RECORDED = 'it cannot be exported or traced: ms.engine(backend="reference") can, and is what "auto" takes'
+
+
+def _is_recorded() -> bool:
+    """Whether what is computed becomes a program of ``torch.export``, ``torch.jit.trace`` or ONNX."""
+    return torch.jit.is_tracing() or torch.compiler.is_exporting()
+
+
 @dataclass(frozen=True)
 class Choice:
     """The time loop for a cell and its input.
@@ -86,7 +94,7 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
     if backend == "reference":
         return Choice("reference", "asked for")
     name, module = ("cpu", cpu) if u.device.type == "cpu" else ("triton", fused)
-    reason = module.supported(cell, u)
+    reason = RECORDED if _is_recorded() else module.supported(cell, u)
     if reason is None:
         return Choice(name)
     if backend == "fused":
