@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, files, load, train
-from multistable.training.files import write_atomically
+from multistable import files
+from multistable.files import write_atomically
+from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, load, train
 from multistable.training.store import Checkpoint
 from small_agents import small_agent
 from small_runs import StopAt, StopError, small
