@@ -253,6 +253,9 @@ def test_no_link_is_followed(tmp_path):
         (folder / name).symlink_to(outside)
     RunFolder(folder).write_json("summary.json", {})
     assert not (folder / "summary.json").is_symlink()
+    (folder / ".lock").symlink_to(outside)
+    with pytest.raises(OSError, match=r"\.lock"), RunFolder(folder).claimed():
+        pass
     assert outside.read_bytes() == b"kept"
 
 
