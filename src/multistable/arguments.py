@@ -1,17 +1,19 @@
 """Checks of arguments that all parts of the library share."""
 
-import math
 import operator
+import sys
 from numbers import Integral, Real
 from typing import Any
 
 LONGEST_SHOWN = 80
 """Characters of a value up to which an error shows it."""
+LARGEST_SIZE, LARGEST_COUNT = 2**31 - 1, 2**63 - 1
+"""What sizes and counts may be: larger ones overflow in PyTorch, or would not end within a lifetime."""
 
 
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an ``int``, or an error that names the argument."""
-    return _integer(name, value, 1, "a positive integer")
+    return _integer(name, value, 1, LARGEST_SIZE, "a positive integer")
 
 
 def positive_integers(**values: Any) -> tuple[int, ...]:
@@ -21,19 +23,19 @@ def positive_integers(**values: Any) -> tuple[int, ...]:
 
 def count(name: str, value: Any) -> int:
     """``value`` as an ``int`` of at least 0, or an error that names the argument."""
-    return _integer(name, value, 0, "0 or a positive integer")
+    return _integer(name, value, 0, LARGEST_COUNT, "0 or a positive integer")
 
 
 def share(name: str, value: Any) -> float:
     """``value`` as a number in [0, 1], or an error that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+    if not _is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
     return float(value)
 
 
 def check_positive_number(name: str, value: Any) -> None:
     """The argument ``name`` is a positive number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise ValueError(f"{name} must be a positive number, got {shown(value)}")
 
 
@@ -73,11 +75,18 @@ def shown(value: Any) -> str:
     """A value as an error shows it: itself if it is short, else its type, so that no tensor fills the screen."""
     if getattr(value, "shape", ()):
         return f"{type(value).__name__} of shape {tuple(value.shape)}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # of an integer of thousands of digits
+        return f"{type(value).__name__} with very many digits"
     return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
-def _integer(name: str, value: Any, least: int, accepted: str) -> int:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _integer(name: str, value: Any, least: int, largest: int, accepted: str) -> int:
     try:
         # An instance of a subclass of int is returned as it is: AtMost marks a default that nobody asked for.
         given = value if isinstance(value, int) else plain(value)
@@ -86,4 +95,6 @@ def _integer(name: str, value: Any, least: int, accepted: str) -> int:
         number = least - 1
     if number < least:
         raise ValueError(f"{name} must be {accepted}, got {shown(value)}")
+    if number > largest:
+        raise ValueError(f"{name} must be {accepted} up to {largest}, got {shown(value)}")
     return number

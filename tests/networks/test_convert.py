@@ -228,3 +228,19 @@ def test_a_cell_derived_from_gru_with_other_equations_is_refused():
 def test_a_module_that_is_no_network_is_refused():
     with pytest.raises(TypeError, match="GRU"):
         to_torch(nn.GRU(INPUT, HIDDEN))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_networks_of_half_precision_are_converted(kind, dtype):
+    module = kind(INPUT, HIDDEN, 2).to(dtype)
+    network = from_torch(module)
+    assert {p.dtype for p in network.parameters()} == {dtype}
+    for name, value in to_torch(network).state_dict().items():
+        assert torch.equal(value, module.state_dict()[name])
+
+
+def test_conversion_draws_no_random_numbers():
+    before = torch.get_rng_state()
+    to_torch(from_torch(nn.GRU(INPUT, HIDDEN, device="meta").to_empty(device="cpu")))
+    assert torch.equal(torch.get_rng_state(), before)

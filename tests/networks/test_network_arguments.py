@@ -27,6 +27,11 @@ BAD_ARGUMENTS = [
     (("gru", 0, 4), {"double": True}, "input_size must be a positive integer, got 0"),
     (("gru", 2, 0), {}, "hidden_size must be a positive integer, got 0"),
     (("gru", 2, 0), {"double": True}, "hidden_size must be a positive integer, got 0"),
+    (("gru", 2**63, 4), {}, "input_size must be a positive integer up to 2147483647, got 9223372036854775808"),
+    (("gru", 2, 4, 2**63), {}, "num_layers must be a positive integer up to 2147483647, got 9223372036854775808"),
+    (("gru", 2, 4), {"double": 0.5}, "double must be true or false, got 0.5"),
+    (("gru", 2, 4), {"batch_first": "no"}, "batch_first must be true or false, got 'no'"),
+    (("gru", 2, 4), {"recurrent_bias": "no"}, "recurrent_bias must be true or false, got 'no'"),
 ]
 
 
@@ -148,6 +153,25 @@ def test_a_state_of_another_batch_size_is_refused(cell, double, n):
     rnn = make(cell, double=double)
     with pytest.raises(ValueError, match="state"):
         rnn(normal(TIME, N, INPUT), random_state(rnn, n))
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("sizes", [(5, 1), (1, 5), (1, 1)])
+def test_no_part_of_a_state_is_broadcast(sizes, double):
+    rnn = make("lstm", double=double)
+    state = tuple(normal(1, n, HIDDEN) for n in sizes)
+    for x in (normal(TIME, 5, INPUT), pack_sequence([normal(TIME, INPUT)] * 5)):
+        with pytest.raises(ValueError, match=r"state must have the batch dimensions of the input, \(5,\), got \(1,\)"):
+            rnn(x, state)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1), (1, 5), (1, 1), (5,), (5, 5, 5)])
+def test_no_part_of_the_state_of_a_cell_is_broadcast(sizes):
+    state = tuple(normal(n, HIDDEN) for n in sizes)
+    with pytest.raises(
+        ValueError, match=r"the state must be \(h, c\), each with the batch dimensions \(5,\), got shapes"
+    ):
+        ms.LSTM(INPUT, HIDDEN).double()(normal(5, INPUT), state)
 
 
 def test_a_batched_state_with_one_sequence_is_refused():

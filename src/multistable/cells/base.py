@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import torch
@@ -88,9 +89,19 @@ class Cell(nn.Module, ABC, Generic[S]):
         if state is None:
             state = self.zero_state(projected)
         else:
-            state = self.State(*((state,) if isinstance(state, Tensor) else state))
+            state = self._checked_state(projected, (state,) if isinstance(state, Tensor) else state)
         state = self.checked_step(projected, state)
         return state[0], state
+
+    def _checked_state(self, projected: Tensor, fields: Sequence[Tensor]) -> S:
+        """The fields as a state, if they have the batch dimensions of the projected input."""
+        expected, given = tuple(projected.shape[:-1]), [tuple(field.shape) for field in fields]
+        if len(fields) != len(self.State._fields) or any(shape[:-1] != expected for shape in given):
+            names = ", ".join(self.State._fields)
+            raise ValueError(
+                f"the state must be ({names}), each with the batch dimensions {expected}, got shapes {given}"
+            )
+        return cast(S, self.State(*fields))
 
     def bind(self, weights: dict[str, Tensor]) -> Self:
         """The same equations with ``weights``, for instance stacked or transposed ones, in place of all parameters.

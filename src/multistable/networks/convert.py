@@ -46,11 +46,25 @@ class TorchRecurrence:
         return getattr(self.module, name + self.suffix, None)
 
 
+_HOOKS = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+
+
+def is_only(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether calling the module does what ``kind`` defines and nothing else.
+
+    A forward or a call of the user's own, and hooks, on the module or on all, may do anything: such a module is called
+    as it is, not taken apart.
+    """
+    calls_alike = type(module).forward is kind.forward and type(module).__call__ is kind.__call__
+    hooks = [getattr(module, f"_{name}") for name in _HOOKS]
+    hooks += [getattr(nn.modules.module, f"_global_{name}") for name in _HOOKS]
+    return calls_alike and "forward" not in vars(module) and not any(hooks)
+
+
 def torch_recurrences(module: Any) -> list[TorchRecurrence] | None:
     """The layers of a ``torch.nn`` recurrence, first to last; ``None`` for any other module."""
     torch_kind = next((torch_kind for torch_kind in _KINDS if isinstance(module, torch_kind)), None)
-    # A user's own forward, or hooks before it, may do anything: such a module is called as it is, not taken apart.
-    if torch_kind is None or type(module).forward is not torch_kind.forward or module._forward_pre_hooks:
+    if torch_kind is None or not is_only(module, torch_kind):
         return None
     kind = _KINDS[torch_kind]
     for name in ("bidirectional", "proj_size"):
@@ -77,8 +91,13 @@ def from_torch(module: Any) -> RNN:
     All its weights require gradients. Where the module has no bias, the network has biases of zero.
     """
     layers = torch_recurrences(module)
-    if layers is None or not isinstance(module, nn.RNNBase):
+    if not isinstance(module, nn.RNNBase):
         raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+    if layers is None:
+        raise TypeError(
+            f"only weights can be copied, got a {type(module).__name__} with hooks or a forward of its own: ms.measure "
+            "and ms.warmup take it as it is"
+        )
     if module.dropout:
         raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
     like = next(module.parameters())
@@ -90,9 +109,8 @@ def from_torch(module: Any) -> RNN:
         batch_first=module.batch_first,
         generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
         device=like.device,
-        dtype=like.dtype,
         **_options(module),
-    )
+    ).to(like.dtype)  # not drawn in it: half precision has no orthogonal matrices
     for ours, theirs in zip(network.layers, layers, strict=True):
         ours.get_submodule("cell").load_state_dict(dict(theirs.cell().named_parameters()))
     return network
@@ -112,10 +130,11 @@ def to_torch(network: RNN) -> nn.RNNBase:
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())
-    with torch.random.fork_rng(devices=[]):
-        module = torch_kinds[kind](
-            network.input_size, network.hidden_size, network.num_layers, batch_first=network.batch_first, **options
-        ).to(device=like.device, dtype=like.dtype)
+    # Without weights of its own, which it would draw from the global generator.
+    module = torch_kinds[kind](
+        *(network.input_size, network.hidden_size, network.num_layers),
+        **{"batch_first": network.batch_first, "device": "meta", "dtype": like.dtype, **options},
+    ).to_empty(device=like.device)
     with torch.no_grad():
         for index, cell in enumerate(cells):
             for name, value in _to_torch(kind, cell).items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from multistable.arguments import positive_integer, positive_integers
+from multistable.arguments import positive_integer, positive_integers, truth_value
 from multistable.cells import CELLS, Cell
 from multistable.networks.layers import CellLayer, Double, LayerState, Single
 
@@ -55,6 +55,7 @@ class RNN(nn.Module):
     ) -> None:
         super().__init__()
         num_layers = positive_integer("num_layers", num_layers)
+        double, batch_first = truth_value("double", double), truth_value("batch_first", batch_first)
         input_size, hidden_size = positive_integers(input_size=input_size, hidden_size=hidden_size)
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
@@ -127,8 +128,11 @@ class RNN(nn.Module):
         if state is None:
             return [None] * len(self.layers)
         before = self.unpack_state(state)
-        if before[0][0][0].shape[:-1] != u.shape[1:-1]:
-            expected, given = tuple(u.shape[1:-1]), tuple(before[0][0][0].shape[:-1])
+        given = next(
+            (x.shape[:-1] for cells in before for s in cells for x in s if x.shape[:-1] != u.shape[1:-1]), None
+        )
+        if given is not None:
+            expected, given = tuple(u.shape[1:-1]), tuple(given)
             raise ValueError(f"the state must have the batch dimensions of the input, {expected}, got {given}")
         return before
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.sequences import PaddedSequences
 from multistable.tasks import Data
 from multistable.tasks.base import Split
 from multistable.training.config import RunConfig
@@ -92,7 +92,7 @@ def division(configs: Sequence[RunConfig], size: int, device: torch.device) -> D
 
 
 @dataclass(frozen=True)
-class TrainingSequences(SequenceSet):
+class TrainingSequences(PaddedSequences):
     """The inputs that R runs train on, for the measure and the warmup of their ensemble. They are not copied.
 
     ``padded`` has the D sets, ``of_run (R, 1)`` says which of them is each run's, and ``rows (R, n)`` are its

@@ -101,7 +101,7 @@ def test_what_is_no_sequences(call, rnn):
 
 @pytest.mark.parametrize("function", [ms.measure, ms.attractors, ms.warmup])
 def test_eps_that_is_not_positive(function, rnn):
-    for eps in (0, -1.0, math.nan, math.inf):
+    for eps in (0, -1.0, math.nan, math.inf, 10**400, "small"):
         with pytest.raises(ValueError, match="eps must be a positive number, got"):
             function(rnn, torch.zeros(5, 250, 2), eps=eps)
 
@@ -173,11 +173,29 @@ SIZES = ["batches", "batch_size", "stabilisation"]
     ],
 )
 def test_sizes_that_are_not_positive_integers(rnn, function, names):
-    for name, value in product(names, [0, -3, 2.5, None, True]):
+    for name, value in product(names, [0, -3, 2.5, None, True, 2**31, 2**63, 10**400, 10**5000]):
         if (name, value) == ("steps", None) and function is ms.warmup:
             continue  # The algorithm's own default.
-        with pytest.raises(ValueError, match=f"{name} must be a positive integer, got"):
+        with pytest.raises(ValueError, match=f"^{name} must be a positive integer( up to 2147483647)?, got"):
             function(rnn, torch.zeros(5, 250, 2), **{name: value})
+
+
+def test_whether_to_show_progress_is_no_word(rnn):
+    with pytest.raises(ValueError, match="progress must be true or false, got 'no'"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), progress="no")
+
+
+@pytest.mark.parametrize("function", CALLS.values())
+def test_a_layout_that_is_neither_true_nor_false(function, rnn):
+    rnn.batch_first = "no"
+    with pytest.raises(ValueError, match="batch_first of GRU must be true or false, got 'no'"):
+        function(rnn, torch.zeros(5, 250, 2))
+
+
+@pytest.mark.parametrize("thing", [None, 3, "gru", nn.GRU])
+def test_what_has_no_time_loops(thing):
+    with pytest.raises(TypeError, match=r"rnn must be a torch.nn.Module, got"):
+        ms.backends(thing)
 
 
 def test_an_algorithm_that_is_not_known(rnn):

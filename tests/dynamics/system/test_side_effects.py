@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
+from global_state import global_state
 from networks import FEATURES, FEW_FORMS, FORMS, in_layout, make
 
 CALLS = {
@@ -21,26 +22,6 @@ CALLS = {
     "lyapunov": lambda rnn, x: ms.lyapunov(rnn, x, batches=2, batch_size=8, stabilisation=100, steps=20),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
-
-
-def global_state():
-    """Everything global that a call could disturb."""
-    backends = torch.backends
-    return {
-        "torch random": torch.get_rng_state().tolist(),
-        "numpy random": [getattr(part, "tolist", lambda part=part: part)() for part in np.random.get_state()],  # noqa: NPY002
-        "python random": random.getstate(),
-        "cudnn": (backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic),
-        "precision": (
-            torch.get_float32_matmul_precision(),
-            backends.cuda.matmul.fp32_precision,
-            backends.mkldnn.matmul.fp32_precision,
-            backends.cudnn.rnn.fp32_precision,
-        ),
-        "defaults": (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
-        "determinism": torch.are_deterministic_algorithms_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-    }
 
 
 def module_state(rnn):
@@ -129,6 +110,32 @@ def test_grad_mode_of_the_caller_does_not_matter(mode):
         CALLS["warmup"](rnn, x)
         assert isinstance(CALLS["measure"](rnn, x).vaa, float)
     assert any(not torch.equal(p, q) for p, q in zip(rnn.parameters(), start, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        *CALLS.values(),
+        lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10, algorithm="paper"),
+        lambda rnn, x: ms.warmup(rnn, x, steps=20, batch_size=8, target=0.5),
+    ],
+    ids=[*CALLS, "warmup of the paper", "warmup towards a wanted VAA"],
+)
+@pytest.mark.parametrize("kind", ["torch.nn.GRU", "module of sequences"])
+def test_the_default_device_does_not_matter(kind, call):
+    """On "meta" no number can be read: whatever is made there by mistake shows itself."""
+    x = torch.randn(6, 12, FEATURES, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rnn, same = make(kind), make(kind)
+    expected = call(rnn, x)
+    torch.set_default_device("meta")
+    try:
+        found = call(same, x)
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert repr(found) == repr(expected)
+    assert all(torch.equal(p, q) for p, q in zip(same.parameters(), rnn.parameters(), strict=True))
 
 
 def test_the_import_needs_only_the_core_packages():

@@ -128,6 +128,7 @@ def check_finite(states: Tensor, after: str) -> None:
 
 
 def _in_single_precision(rnn: nn.Module) -> nn.Module:
-    """The network itself, or a float32 copy where its parameters are of lower precision."""
-    lower = isinstance(rnn, nn.Module) and any(p.dtype in (torch.float16, torch.bfloat16) for p in rnn.parameters())
+    """The network itself, or a float32 copy where it has parameters or buffers of lower precision."""
+    tensors = (*rnn.parameters(), *rnn.buffers()) if isinstance(rnn, nn.Module) else ()
+    lower = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in tensors)
     return copy.deepcopy(rnn).float() if lower else rnn

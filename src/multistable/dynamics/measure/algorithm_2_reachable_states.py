@@ -7,7 +7,10 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import SequenceSet
-from multistable.dynamics.system.system import States, System, flat, studying
+from multistable.dynamics.system.system import States, System, flat, map_states, studying
+
+MOST_PADDING = 4
+"""How many times the sum of their lengths sequences may take in memory when they are padded to the longest."""
 
 
 def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = None) -> Tensor:
@@ -31,5 +34,24 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
 
 def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
     """The state at a random time step of each of the sequences at ``indices (..., n)``."""
-    u, lengths = data.select(indices)
-    return system.states_at(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))
+    lengths = data.lengths[indices]
+    times = draws.times(lengths)
+
+    def reached(some: Tensor) -> States:
+        u, _ = data.select(indices[..., some])
+        return system.states_at(u.to(device=system.device, dtype=system.dtype), times[..., some])
+
+    groups = _groups(lengths)
+    if len(groups) == 1:
+        return reached(groups[0])
+    order = torch.cat(groups).argsort().to(system.device)
+    return map_states(lambda *fields: torch.cat(fields, dim=-2)[..., order, :], *map(reached, groups))
+
+
+def _groups(lengths: Tensor) -> list[Tensor]:
+    """The numbers of sequences of ``lengths (..., n)`` that are padded together: all, or those of similar length."""
+    longest = lengths.flatten(0, -2).amax(dim=0) if lengths.dim() > 1 else lengths
+    if len(longest) * int(longest.max()) <= MOST_PADDING * int(longest.sum()):
+        return [torch.arange(len(longest), device="cpu")]
+    doublings = longest.double().log2().floor()
+    return [(doublings == doubling).nonzero().squeeze(-1) for doubling in doublings.unique()]

@@ -1,12 +1,14 @@
-"""Settings under which a network is studied. Each context puts back what it changed."""
+"""Settings under which a network is studied. Each context puts back what it changed, also where threads overlap."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from multistable.dynamics.system.flags import CUDNN, MATMUL, lock
+from multistable.dynamics.system.modules import example_of
 from multistable.scan import engine
 
 
@@ -14,26 +16,62 @@ from multistable.scan import engine
 def evaluating(rnn: nn.Module) -> Iterator[None]:
     """Run the network as the deterministic system it is: no dropout, no automatic casts.
 
-    cuDNN is off inside: its recurrences give gradients in training mode only, and round to TF32.
+    cuDNN is off inside for a network on a GPU: its recurrences give gradients in training mode only, and round to TF32.
     """
-    modes = [(module, module.training) for module in rnn.modules()]
-    buffers = [(buffer, buffer.clone()) for buffer in rnn.buffers()]
-    cudnn = torch.backends.cudnn.enabled
+    devices = {tensor.device.type for tensor in (example_of(rnn), *rnn.parameters(), *rnn.buffers())}
+    with ExitStack() as stack:
+        if "cuda" in devices:
+            stack.enter_context(CUDNN.held(False))
+        for device in devices:
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(_in_evaluation(rnn))
+        yield
+
+
+@contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Make tensors for which no device is given on the CPU, whatever ``torch.set_default_device`` says."""
+    with torch.device("cpu") if torch.get_default_device().type != "cpu" else nullcontext():
+        yield
+
+
+@dataclass
+class _Module:
+    """A module as it was before the first of the threads that study it began."""
+
+    training: bool
+    buffers: list[tuple[Tensor, Tensor]]
+    users: int = 0
+
+
+_studied: dict[int, _Module] = {}
+"""Modules that are being studied, by their ``id``."""
+
+
+@contextmanager
+def _in_evaluation(rnn: nn.Module) -> Iterator[None]:
+    """The network in evaluation mode, until no thread studies it any more; buffers are then as they were."""
+    entered = []
     try:
-        for module, _ in modes:
-            module.training = False
-        torch.backends.cudnn.enabled = False
-        with ExitStack() as stack:
-            for device in {p.device.type for p in rnn.parameters()}:
-                stack.enter_context(torch.autocast(device, enabled=False))
-            yield
+        for module in rnn.modules():
+            with lock:
+                entered.append(module)
+                if id(module) not in _studied:
+                    buffers = [(buffer, buffer.clone()) for buffer in module.buffers(recurse=False)]
+                    _studied[id(module)] = _Module(module.training, buffers)
+                _studied[id(module)].users += 1
+                module.training = False
+        yield
     finally:
-        torch.backends.cudnn.enabled = cudnn
-        for module, training in modes:
-            module.training = training
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+        for module in entered:
+            with lock, torch.no_grad():
+                before = _studied[id(module)]
+                before.users -= 1
+                if before.users == 0:
+                    del _studied[id(module)]
+                    module.training = before.training
+                    for buffer, value in before.buffers:
+                        buffer.copy_(value)
 
 
 @contextmanager
@@ -43,8 +81,9 @@ def ieee_float32() -> Iterator[None]:
     With products in TF32 or bfloat16 the states of a monostable network never come within eps of each other, and its
     VAA is near 1 instead of 1/n.
     """
-    backends = torch.backends
-    with engine(precision="ieee"), _products("ieee", backends.cuda.matmul, backends.mkldnn.matmul):  # type: ignore[attr-defined]
+    with engine(precision="ieee"), ExitStack() as stack:
+        for flag in MATMUL.values():
+            stack.enter_context(flag.held("ieee"))
         yield
 
 
@@ -62,23 +101,5 @@ def measured_float32() -> Iterator[None]:
 @contextmanager
 def tf32() -> Iterator[None]:
     """Compute products on a GPU in TF32, those of recurrences and PyTorch's own: for training, never for a measure."""
-    with engine(precision="tf32"), _products("tf32", torch.backends.cuda.matmul):
+    with engine(precision="tf32"), MATMUL["cuda"].held("tf32"):
         yield
-
-
-@contextmanager
-def _products(wanted: str, *backends: Any) -> Iterator[None]:
-    """Compute PyTorch's own products in a precision."""
-    before = [(backend, backend.fp32_precision) for backend in backends]
-    try:
-        for backend, precision in before:
-            # "none" means float32 already.
-            if precision != wanted and (wanted, precision) != ("ieee", "none"):
-                backend.fp32_precision = wanted
-        yield
-    finally:
-        for backend, precision in before:
-            if backend.fp32_precision != precision:
-                # Setting an inherited value would stop it from following the flag it was inherited from.
-                inherited = precision == torch.backends.fp32_precision  # type: ignore[attr-defined]
-                backend.fp32_precision = "none" if inherited else precision

@@ -1,7 +1,8 @@
 """Recurrent modules of other libraries as layers: those of ``torch.nn``, and any with the same calling convention."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ class ModuleLayer(Layer):
         native = None if state is None else convention.to_native(state[0])
         states = []
         for u_t in u:
-            _, native = self.module(convention.one_step(u_t), native)
+            native = _state_after(self.module, convention.one_step(u_t), native)
             states.append(convention.from_native(native))
         fields = tuple(torch.stack(field) for field in zip(*states, strict=True))
         return torch.cat(fields, dim=-1), (fields,)
@@ -74,68 +75,87 @@ class ModuleLayer(Layer):
         """The state after the last step; arguments as for :meth:`forward`."""
         native = None if state is None else self._convention.to_native(state[0])
         for u_t in u:
-            _, native = self.module(self._convention.one_step(u_t), native)
+            native = _state_after(self.module, self._convention.one_step(u_t), native)
         return (self._convention.from_native(native),)
 
 
 @dataclass(frozen=True)
 class _Convention:
-    """How a module wants its input, and where its state keeps the batch."""
+    """How a module wants its input, and where its state keeps the batch.
+
+    All tensors are copied on their way in and out: a module may update its input and its state in place.
+    """
 
     time_dim: int | None
     """Where sequences have their time; ``None`` for a module of single steps."""
-    is_tensor: bool
-    """Whether the state is a tensor itself, not a tuple of tensors."""
+    together: Callable[[Sequence[Tensor]], Any]
+    """Makes the state of its tensors: a tuple, a named tuple, a list, or the tensor itself."""
     batch_dims: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     """For each tensor of the state: its batch dimension, and its shape without it."""
 
     def one_step(self, u_t: Tensor) -> Tensor:
-        return u_t if self.time_dim is None else u_t.unsqueeze(self.time_dim)
+        return u_t.clone() if self.time_dim is None else u_t.unsqueeze(self.time_dim).clone()
 
     def from_native(self, native: Any) -> tuple[Tensor, ...]:
         """Each tensor of the state as ``(n, anything)``."""
         pairs = zip(_tensors(native), self.batch_dims, strict=True)
-        return tuple(tensor.movedim(dim, 0).reshape(tensor.shape[dim], -1) for tensor, dim in pairs)
+        return tuple(tensor.movedim(dim, 0).reshape(tensor.shape[dim], -1).clone() for tensor, dim in pairs)
 
     def to_native(self, fields: Sequence[Tensor]) -> Any:
         """The inverse of :meth:`from_native`."""
         parts = zip(fields, self.batch_dims, self.shapes, strict=True)
-        tensors = tuple(field.reshape(-1, *shape).movedim(0, dim).contiguous() for field, dim, shape in parts)
-        return tensors[0] if self.is_tensor else tensors
+        return self.together(
+            [
+                field.reshape(-1, *shape).movedim(0, dim).clone(memory_format=torch.contiguous_format)
+                for field, dim, shape in parts
+            ]
+        )
 
 
 def _discover(module: nn.Module, features: int, batch_first: bool) -> _Convention:
     """Find out the convention of a module by calls with inputs of different sizes."""
     like = example_of(module)
 
-    def state_after(*shape: int) -> Any:
+    def state_after(*shape: int) -> tuple[list[torch.Size], Any]:
         with torch.no_grad():
             # Not zeros, which hide much of what a module does to its input.
             u = torch.linspace(-1, 1, features, device=like.device, dtype=like.dtype).expand(*shape, features)
-            _, state = module(u.contiguous(), None)
-        _tensors(state)
-        return state
+            state = _state_after(module, u.contiguous(), None)
+        return [tensor.shape for tensor in _tensors(state)], _maker_of(state)
 
-    def shapes(state: Any) -> list[torch.Size]:
-        return [tensor.shape for tensor in _tensors(state)]
-
-    def sequences(time: int, n: int) -> Any:
+    def sequences(time: int, n: int) -> tuple[list[torch.Size], Any]:
         return state_after(n, time) if batch_first else state_after(time, n)
 
     try:
         # A module of single steps may take the time dimension for a second batch dimension: its state then has it too.
-        takes_sequences = shapes(sequences(4, 2)) == shapes(sequences(5, 2))
+        takes_sequences = sequences(4, 2)[0] == sequences(5, 2)[0]
     except Exception:
         takes_sequences = False
     try:
-        two, three = (sequences(4, n) if takes_sequences else state_after(n) for n in (2, 3))
-        dims = tuple(_differing_dim(a, b) for a, b in zip(shapes(two), shapes(three), strict=True))
+        (two, together), (three, _) = (sequences(4, n) if takes_sequences else state_after(n) for n in (2, 3))
+        dims = tuple(_differing_dim(a, b) for a, b in zip(two, three, strict=True))
     except Exception as error:
         raise TypeError(f"{_not_recurrent(module, features)} (its error: {error})") from error
-    rest = tuple(tuple(s[:dim] + s[dim + 1 :]) for s, dim in zip(shapes(two), dims, strict=True))
+    rest = tuple(tuple(s[:dim] + s[dim + 1 :]) for s, dim in zip(two, dims, strict=True))
     time_dim = (1 if batch_first else 0) if takes_sequences else None
-    return _Convention(time_dim, isinstance(two, Tensor), dims, rest)
+    return _Convention(time_dim, together, dims, rest)
+
+
+def _state_after(module: nn.Module, u: Tensor, state: Any) -> Any:
+    """The state that the module returns, beside its output or, as the cells of ``torch.nn`` do, alone."""
+    result = module(u, state)
+    if isinstance(module, nn.RNNCellBase):
+        return result
+    _, after = result
+    return after
+
+
+def _maker_of(state: Any) -> Callable[[Sequence[Tensor]], Any]:
+    """What makes a state of the same kind from its tensors."""
+    if isinstance(state, Tensor):
+        return itemgetter(0)
+    return getattr(state, "_make", list if isinstance(state, list) else tuple)
 
 
 def example_of(module: nn.Module) -> Tensor:
@@ -148,6 +168,8 @@ def _tensors(state: Any) -> tuple[Tensor, ...]:
     tensors = (state,) if isinstance(state, Tensor) else state
     if not isinstance(tensors, tuple | list) or not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError(f"the state must be a tensor or a tuple of tensors, got {type(state).__name__}")
+    if any(t.is_complex() for t in tensors):
+        raise TypeError("the state must be of real numbers, got complex ones")
     return tuple(tensors)
 
 

@@ -8,14 +8,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import truth_value
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
-from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
-from multistable.networks.convert import torch_recurrences
+from multistable.dynamics.system.reading import sequence_set
+from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
+from multistable.networks.convert import is_only, torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import CellLayer, Layer, LayerState, Single
+from multistable.networks.layers import CellLayer, Double, Layer, LayerState, Single
 from multistable.networks.rnn import RNN
 from multistable.scan import choose
 
@@ -118,14 +120,20 @@ def backends(rnn: nn.Module) -> list[str]:
     CPU, or ``"reference: ..."`` for the plain loop, with the reason. A module that is called step by step, as it is,
     has the single line ``"module"``.
     """
+    _check_module(rnn)
     layers = _known_layers(rnn)
     if layers is None:
         return ["module"]
-    like = next(rnn.parameters())
+    like = example_of(rnn)
     members = members_of(rnn)
     leading = () if members is None else (members,)
     cells = [cell for layer in layers for cell in layer.cells]
     return [str(choose(c, like.new_zeros(1, *leading, 1, c.input_size))) for c in cells]
+
+
+def _check_module(rnn: Any) -> None:
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
 
 
 def members_of(rnn: nn.Module) -> int | None:
@@ -142,8 +150,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         sequences: see :func:`measure`.
         batch_size: how many sequences will be drawn at once; ``None`` where all are taken.
     """
-    if not isinstance(rnn, nn.Module):
-        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    _check_module(rnn)
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
@@ -152,6 +159,7 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
+        check_range(data, system.dtype)
         yield system, data
 
 
@@ -163,19 +171,30 @@ def system_of(rnn: nn.Module, features: int) -> System:
 
 
 def _batch_first(rnn: nn.Module) -> bool:
-    return bool(getattr(rnn, "batch_first", False))
+    return truth_value(f"batch_first of {type(rnn).__name__}", getattr(rnn, "batch_first", False))
 
 
 def _known_layers(rnn: nn.Module) -> list[CellLayer] | None:
-    """The layers of a network whose equations are known; ``None`` for any other module."""
+    """The layers of a network whose equations are known; ``None`` for any other module, which is called as it is."""
     if isinstance(rnn, Ensemble):
-        rnn = rnn.network
+        _check_taken_apart(rnn, is_only(rnn, Ensemble) and is_only(rnn.network, RNN))
+        return cast(list[CellLayer], list(rnn.network.layers))
     if isinstance(rnn, RNN):
-        return cast(list[CellLayer], list(rnn.layers))
+        known = is_only(rnn, RNN)
+        _check_taken_apart(rnn, known or not any(isinstance(layer, Double) for layer in rnn.layers))
+        return cast(list[CellLayer], list(rnn.layers)) if known else None
     if isinstance(rnn, Cell):
-        return [Single(rnn)]
+        return [Single(rnn)] if is_only(rnn, Cell) else None
     recurrences = torch_recurrences(rnn)
     return None if recurrences is None else [TorchLayer(recurrence) for recurrence in recurrences]
+
+
+def _check_taken_apart(rnn: nn.Module, allowed: bool) -> None:
+    if not allowed:
+        raise TypeError(
+            f"rnn must have no hooks and no forward of its own to be taken apart into members or halves, "
+            f"got {type(rnn).__name__} with some: remove them for the call"
+        )
 
 
 def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> States:

@@ -75,9 +75,11 @@ class _Progress:
 
     def __post_init__(self) -> None:
         leading = self.wanted.shape
-        self.longest = torch.full(leading, FIRST_PERIOD)
-        self.age, self.stuck = (torch.zeros(leading) for _ in range(2))
-        self.apart, self.verified, self.finished = (torch.zeros(leading, dtype=torch.bool) for _ in range(3))
+        self.longest = torch.full(leading, FIRST_PERIOD, device="cpu")
+        self.age, self.stuck = (torch.zeros(leading, device="cpu") for _ in range(2))
+        self.apart, self.verified, self.finished = (
+            torch.zeros(leading, dtype=torch.bool, device="cpu") for _ in range(3)
+        )
 
     @property
     def rate(self) -> Tensor:
@@ -132,7 +134,7 @@ class _Weights:
 
     def __post_init__(self) -> None:
         self.first, self.best = (_copies(self.present) for _ in range(2))
-        self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64)
+        self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64, device="cpu")
 
     def start_again(self, again: Tensor) -> None:
         """Give the networks ``again (...)`` their first weights."""
@@ -165,7 +167,7 @@ def reliable_warmup(warming: Warming, verification: Verification, corners: Corne
     """
     weights = _Weights(warming.parameters, warming.system)
     progress = _Progress(warming.goal.wanted, warming.limit, warming.max_stabilisation)
-    vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64)
+    vaa = torch.full(warming.system.leading, torch.nan, dtype=torch.float64, device="cpu")
     warming.history.verifies = True
     for step in range(1, int(warming.limit.max()) + 1):
         _descend(warming, progress, step, verification, corners)

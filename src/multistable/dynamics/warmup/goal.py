@@ -51,7 +51,7 @@ def _targets(target: float | Sequence[float], members: int | None) -> Tensor:
         values = torch.as_tensor(target, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"target must be a number in [0, 1], got {shown(target)}") from error
-    if torch.as_tensor(target).dtype == torch.bool:
+    if torch.as_tensor(target, device="cpu").dtype == torch.bool:
         raise ValueError(f"target must be a number in [0, 1], got {shown(target)}")
     leading = () if members is None else (members,)
     if values.shape not in {(), leading}:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.system.contexts import on_the_cpu
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System
@@ -82,7 +83,8 @@ def descend(gradients: list[Tensor | None], warming: Warming) -> None:
     """One step of the optimiser."""
     for parameter, gradient in zip(warming.parameters, gradients, strict=True):
         parameter.grad = gradient
-    warming.optimiser.step()
+    with on_the_cpu():  # where optimisers have their numbers, such as how many steps they took
+        warming.optimiser.step()
 
 
 def normalised(gradients: list[Tensor | None], system: System) -> tuple[list[Tensor | None], Tensor]:

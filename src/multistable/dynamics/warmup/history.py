@@ -69,10 +69,10 @@ class WarmupHistory:
         self._batch_size = batch_size
         self._final_batch_size = final_batch_size
         self._steps: list[WarmupStep] = []
-        self.gradient_steps = torch.zeros(goal.target.shape, dtype=torch.long)
-        self.verified = torch.zeros(goal.target.shape, dtype=torch.bool)
+        self.gradient_steps = torch.zeros_like(goal.target, dtype=torch.long)
+        self.verified = torch.zeros_like(goal.target, dtype=torch.bool)
         self.verifies = False
-        self.restarts = torch.zeros(goal.target.shape, dtype=torch.long)
+        self.restarts = torch.zeros_like(goal.target, dtype=torch.long)
         self.checks: list[WarmupCheck] = []
 
     @property
@@ -215,4 +215,4 @@ def _left_behind(name: str, behind: Tensor, ends: Tensor, target: float) -> str:
 
 
 def _rounded(values: Any) -> Any:
-    return torch.as_tensor(values, dtype=torch.float64).round(decimals=3).tolist()
+    return torch.as_tensor(values, dtype=torch.float64, device="cpu").round(decimals=3).tolist()

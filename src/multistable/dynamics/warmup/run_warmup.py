@@ -7,9 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_callable, check_positive_number, positive_integer, positive_integers, shown
+from multistable.arguments import (
+    check_callable,
+    check_positive_number,
+    positive_integer,
+    positive_integers,
+    shown,
+    truth_value,
+)
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
-from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
@@ -99,6 +106,7 @@ def warmup(
     )
     for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
         check_positive_number(name, value)
+    progress = truth_value("progress", progress)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
     with (
         torch.inference_mode(False),
@@ -120,7 +128,8 @@ def warmup(
         limit = limit if steps is None else torch.full_like(limit, steps)
         history = WarmupHistory(goal, batch_size, final)
         with restoring(parameters), showing(history, int(limit.max()), progress) as line:
-            adjust = optimiser(parameters, lr=lr)
+            with on_the_cpu():
+                adjust = optimiser(parameters, lr=lr)
             warming = Warming(
                 *(system, data, draws, parameters, adjust, history, on_step, line),
                 *(limit, batch_size, lr, max_stabilisation, increment, eps),
@@ -153,7 +162,7 @@ def _run(algorithm: str, warming: Warming, size: int) -> Any:
     if bool(vaa.isnan().any()):
         warming.measuring(FINAL_BATCHES * size, FINAL_STABILISATION)
         system, data, draws = verification.of(vaa.isnan(), step=0)
-        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype)
+        failed = torch.as_tensor(_true_vaa(system, data, draws, *measured), dtype=vaa.dtype, device="cpu")
         vaa = vaa.masked_scatter(vaa.isnan(), failed)
     return vaa.tolist()
 

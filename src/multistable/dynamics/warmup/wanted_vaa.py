@@ -93,7 +93,7 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
         found = places(flat(system.states_at(u, lengths.clamp(max=steps))))
         return found, _filled(found, levels)
 
-    best, steps = torch.full(system.leading, BEGINNING), BEGINNING
+    best, steps = torch.full(system.leading, BEGINNING, device="cpu"), BEGINNING
     place, filled = after(steps)
     while steps < longest and bool((filled < levels.prod(dim=-1)).any()):
         steps *= 2
@@ -180,7 +180,7 @@ class Corners:
         reached = system.states_at(u.to(system.device, system.dtype), first + later)
         place = known.place.gather(-2, drawn.unsqueeze(-1).expand(*drawn.shape, AXES))
         cell = _cell(place, self.levels)
-        period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest))).squeeze(-1)
+        period = draws.times(torch.full((*system.leading, 1), min(LONGEST, longest), device="cpu")).squeeze(-1)
         losses, values = [], []
         for index, state in enumerate(reached):
             end, corner = self._stabilised(system, index, state, cell, period)

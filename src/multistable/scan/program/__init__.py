@@ -15,6 +15,7 @@ reason, and gets the plain loop.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from threading import RLock
 from typing import Any
 
@@ -160,6 +161,8 @@ def program_of(cell: Cell[Any], weights: dict[str, Tensor] | None = None, member
     key = (members, shapes, dependence(cell))
     with _recording:  # PyTorch records one thing at a time
         if key not in _programs:
+            # While two threads import it from different sides, here and in an optimiser, either gets an ImportError.
+            import_module("torch._dynamo")
             try:
                 _programs[key] = _made(cell, weights, members)
             except RefusedError as reason:
