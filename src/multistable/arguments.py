@@ -1,7 +1,7 @@
 """Checks of arguments that all parts of the library share."""
 
+import math
 import operator
-import sys
 from numbers import Integral, Real
 from typing import Any
 
@@ -9,6 +9,9 @@ LONGEST_SHOWN = 80
 """Characters of a value up to which an error shows it."""
 LARGEST_SIZE, LARGEST_COUNT = 2**31 - 1, 2**63 - 1
 """What sizes and counts may be: larger ones overflow in PyTorch, or would not end within a lifetime."""
+
+LEAST, MOST = 1e-37, 1e38
+"""Positive numbers between these are neither zero nor infinite in float32, nor are their quotients with 1."""
 
 
 def positive_integer(name: str, value: Any) -> int:
@@ -28,15 +31,20 @@ def count(name: str, value: Any) -> int:
 
 def share(name: str, value: Any) -> float:
     """``value`` as a number in [0, 1], or an error that names the argument."""
-    if not _is_number(value) or not 0 <= value <= 1:
+    number = _number(value)
+    if not 0 <= number <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
-    return float(value)
+    return number
 
 
-def check_positive_number(name: str, value: Any) -> None:
-    """The argument ``name`` is a positive number."""
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
+def positive_number(name: str, value: Any) -> float:
+    """``value`` as a ``float`` that float32 has too, or an error that names the argument."""
+    number = _number(value)
+    if not 0 < number < math.inf:
         raise ValueError(f"{name} must be a positive number, got {shown(value)}")
+    if not LEAST <= number <= MOST:
+        raise ValueError(f"{name} must be a positive number from {LEAST:g} to {MOST:g}, got {shown(value)}")
+    return number
 
 
 def check_callable(name: str, value: Any, accepted: str) -> None:
@@ -82,8 +90,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _number(value: Any) -> float:
+    """``value`` as a ``float``, NaN for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _integer(name: str, value: Any, least: int, largest: int, accepted: str) -> int:

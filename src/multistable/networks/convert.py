@@ -92,25 +92,21 @@ def from_torch(module: Any) -> RNN:
     """
     layers = torch_recurrences(module)
     if not isinstance(module, nn.RNNBase):
-        raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+        raise TypeError(f"module must be a torch.nn.GRU, LSTM or RNN, got {type(module).__name__}")
     if layers is None:
         raise TypeError(
-            f"only weights can be copied, got a {type(module).__name__} with hooks or a forward of its own: ms.measure "
-            "and ms.warmup take it as it is"
+            f"module must be its weights alone, got a {type(module).__name__} with hooks or a forward of its own: "
+            "ms.measure and ms.warmup take it as it is"
         )
     if module.dropout:
         raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
     like = next(module.parameters())
+    # Without weights of its own, which it would draw from the global generator.
     network = RNN(
         type(layers[0].outline),
-        module.input_size,
-        module.hidden_size,
-        module.num_layers,
-        batch_first=module.batch_first,
-        generator=torch.Generator(like.device),  # leaves the global generator alone; the draws are overwritten
-        device=like.device,
-        **_options(module),
-    ).to(like.dtype)  # not drawn in it: half precision has no orthogonal matrices
+        *(module.input_size, module.hidden_size, module.num_layers),
+        **{"batch_first": module.batch_first, "device": "meta", "dtype": like.dtype, **_options(module)},
+    ).to_empty(device=like.device)
     for ours, theirs in zip(network.layers, layers, strict=True):
         ours.get_submodule("cell").load_state_dict(dict(theirs.cell().named_parameters()))
     return network
@@ -119,14 +115,14 @@ def from_torch(module: Any) -> RNN:
 def to_torch(network: RNN) -> nn.RNNBase:
     """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
     if not isinstance(network, RNN):
-        raise TypeError(f"expected an ms.RNN, got {type(network).__name__}")
+        raise TypeError(f"network must be an ms.RNN, got {type(network).__name__}")
     cells: list[Any] = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
         raise TypeError(
-            "only networks of single gru, lstm or chrono layers have a torch.nn counterpart, or networks that "
-            "ms.from_torch made from a torch.nn.RNN"
+            "network must have a counterpart in torch.nn: single gru, lstm or chrono layers, or what ms.from_torch "
+            "made of a torch.nn.RNN"
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())

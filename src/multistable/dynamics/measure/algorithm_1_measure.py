@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number, positive_integers
+from multistable.arguments import positive_integers, positive_number
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
@@ -79,7 +79,7 @@ def measure(
     batches, batch_size, stabilisation = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
-    check_positive_number("eps", eps)
+    eps = positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         size = min(batch_size, len(data))
         return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)

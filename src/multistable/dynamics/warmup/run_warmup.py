@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from multistable.arguments import (
     check_callable,
-    check_positive_number,
     positive_integer,
     positive_integers,
+    positive_number,
     shown,
     truth_value,
 )
@@ -104,8 +104,8 @@ def warmup(
     batch_size, max_stabilisation, increment = positive_integers(
         batch_size=batch_size, max_stabilisation=max_stabilisation, increment=increment
     )
-    for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
-        check_positive_number(name, value)
+    given = {"eps": eps, "lr": lr, "tolerance": tolerance}
+    eps, lr, tolerance = (positive_number(name, value) for name, value in given.items())
     progress = truth_value("progress", progress)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
     with (
@@ -141,7 +141,7 @@ def warmup(
 
 
 def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
-    if algorithm not in DEFAULT_STEPS:
+    if algorithm not in list(DEFAULT_STEPS):
         raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
     check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
     if on_step is not None:
