@@ -92,7 +92,7 @@ def from_torch(module: Any) -> RNN:
     """
     layers = torch_recurrences(module)
     if not isinstance(module, nn.RNNBase):
-        raise TypeError(f"module must be a torch.nn.GRU, LSTM or RNN, got {type(module).__name__}")
+        raise TypeError(f"module must be a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if layers is None:
         raise TypeError(
             f"module must be its weights alone, got a {type(module).__name__} with hooks or a forward of its own: "
@@ -121,7 +121,7 @@ def to_torch(network: RNN) -> nn.RNNBase:
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
         raise TypeError(
-            "network must have a counterpart in torch.nn: single gru, lstm or chrono layers, or what ms.from_torch "
+            "network must have a torch.nn counterpart: single gru, lstm or chrono layers, or what ms.from_torch "
             "made of a torch.nn.RNN"
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
