@@ -138,7 +138,9 @@ def changes_the_disk(call):
     owner, _, method = named.rpartition(".")
     if method == "open":
         mode = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-        return any(set(str(value)) & set("wax+") for value in mode) or bool(call.keywords)
+        return any(set(str(value)) & set("wax+") for value in mode) or any(
+            keyword.arg in ("mode", "opener") for keyword in call.keywords
+        )
     if method == "replace":  # also of texts and of dataclasses
         return owner == "os" or (bool(owner) and len(call.args) == 1)
     return method in WRITES or named.startswith(("shutil.copy", "shutil.move", "shutil.rmtree", "tempfile."))
