@@ -46,6 +46,7 @@ class TorchRecurrence:
         return getattr(self.module, name + self.suffix, None)
 
 
+_WEIGHTS_ALONE = "only weights are copied, no hooks and no forward of one's own"
 _HOOKS = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
 
 
@@ -95,8 +96,7 @@ def from_torch(module: Any) -> RNN:
         raise TypeError(f"module must be a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if layers is None:
         raise TypeError(
-            f"module must be its weights alone, got a {type(module).__name__} with hooks or a forward of its own: "
-            "ms.measure and ms.warmup take it as it is"
+            f"module: {_WEIGHTS_ALONE}, got a {type(module).__name__} with some: ms.measure takes it as it is"
         )
     if module.dropout:
         raise ValueError(f"ms.RNN has no dropout between layers, got {type(module).__name__} with {module.dropout=}")
@@ -116,6 +116,8 @@ def to_torch(network: RNN) -> nn.RNNBase:
     """A ``torch.nn.GRU``, ``LSTM`` or ``RNN`` with a copy of the weights of an :class:`RNN` of that cell."""
     if not isinstance(network, RNN):
         raise TypeError(f"network must be an ms.RNN, got {type(network).__name__}")
+    if not is_only(network, RNN):
+        raise TypeError(f"network: {_WEIGHTS_ALONE}, got a {type(network).__name__} with some")
     cells: list[Any] = [layer.cell if isinstance(layer, Single) else None for layer in network.layers]
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])

@@ -6,6 +6,7 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.system import at_time, studying
 from networks import FEATURES, state_after
 
 HOOKS = ["forward hook", "forward pre-hook", "own forward", "global pre-hook", "global hook", "own call"]
@@ -66,15 +67,14 @@ def test_hooks_and_forwards_of_ones_own_count(changed, how, make):
 
 
 @pytest.mark.parametrize("how", [*HOOKS, "backward hook"])
-def test_from_torch_does_not_drop_what_it_cannot_copy(changed, how):
-    rnn = nn.GRU(FEATURES, 4)
+@pytest.mark.parametrize("convert", [ms.from_torch, ms.to_torch])
+def test_a_conversion_does_not_drop_what_it_cannot_copy(changed, how, convert):
+    rnn = nn.GRU(FEATURES, 4) if convert is ms.from_torch else ms.RNN("gru", FEATURES, 4)
     if how == "backward hook":
         rnn.register_full_backward_hook(lambda *_: None)
     changed(rnn, how)
-    with pytest.raises(
-        TypeError, match=r"only weights can be copied, got a (GRU|Own) with hooks or a forward of its own"
-    ):
-        ms.from_torch(rnn)
+    with pytest.raises(TypeError, match=r"only weights are copied, no hooks .*, got a (GRU|RNN|Own) with some"):
+        convert(rnn)
 
 
 @pytest.mark.parametrize("how", HOOKS)
@@ -136,6 +136,16 @@ def test_states_that_are_updated_in_place_are_those_of_their_step(steps):
         assert function(rnn, x, **settings, generator=generator()) == function(
             rnn, x, **settings, generator=generator()
         )
+
+
+def test_a_state_that_is_given_on_is_not_updated_in_place():
+    rnn, x = InPlace(FEATURES, 4), torch.randn(7, 5, FEATURES, generator=generator())
+    with studying(rnn, x) as (system, _):
+        (((state,),),) = states = at_time(system.advance(x), -1)
+        before = state.clone()
+        system.advance(x, states)
+        system.only_last(x, states)
+    assert torch.equal(state, before)
 
 
 class Reservoir(nn.Module):

@@ -285,6 +285,8 @@ def test_errors_come_before_any_work():
             ms.warmup(rnn, torch.zeros(5, 250, 2), **arguments)
     with pytest.raises(ValueError, match="finite"):
         ms.warmup(rnn, with_value(math.nan))
+    with pytest.raises(ValueError, match="float32 has"):
+        ms.warmup(rnn, with_value(1.0).double() * 1e300)
     with pytest.raises(ValueError, match="batch_size"):
         ms.warmup(rnn, torch.zeros(5, 10, 2), batch_size=11)
     assert Counting.calls == 0

@@ -119,8 +119,10 @@ def test_grad_mode_of_the_caller_does_not_matter(mode):
         *CALLS.values(),
         lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10, algorithm="paper"),
         lambda rnn, x: ms.warmup(rnn, x, steps=20, batch_size=8, target=0.5),
+        lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10, optimiser=torch.optim.NAdam),
+        lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10, optimiser=torch.optim.Adagrad),
     ],
-    ids=[*CALLS, "warmup of the paper", "warmup towards a wanted VAA"],
+    ids=[*CALLS, "warmup of the paper", "warmup towards a wanted VAA", "warmup by NAdam", "warmup by Adagrad"],
 )
 @pytest.mark.parametrize("kind", ["torch.nn.GRU", "module of sequences"])
 def test_the_default_device_does_not_matter(kind, call):

@@ -15,6 +15,7 @@ from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
 
@@ -44,6 +45,7 @@ class Measure:
     periodic: float
 
 
+@interrupted_once
 def measure(
     rnn: nn.Module,
     sequences: Any,
@@ -64,9 +66,10 @@ def measure(
         rnn: a ``torch.nn`` RNN, GRU or LSTM, or one of their cells; an ``ms.RNN``, ``ms.Cell`` or ``ms.Ensemble``; or
             any module that is called as ``(input, state) -> (output, state)``.
         sequences: a tensor in the network's layout, a list of ``(time, features)`` tensors, a ``PackedSequence``, or
-            an iterable of such batches; of tuples such as (inputs, targets) the first entry is taken. An ensemble takes
-            one set for all members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted
-            in place of tensors. All are converted to the network's type and device.
+            an iterable of such batches, which must have an end; of tuples such as (inputs, targets) the first entry is
+            taken, and of (padded, lengths) each sequence up to its length. An ensemble takes one set for all members,
+            or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted in place of tensors. All
+            are converted to the network's type and device.
         batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
         batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
             sequences, all are taken.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System, flat, map_states, studying
 
@@ -13,6 +14,7 @@ MOST_PADDING = 4
 """How many times the sum of their lengths sequences may take in memory when they are padded to the longest."""
 
 
+@interrupted_once
 def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = None) -> Tensor:
     """The state of a network at a random time step of each sequence (Algorithm 2), in one batched pass.
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from multistable.arguments import positive_integers, positive_number
 from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, measuring, settled_states
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
 
 
@@ -36,6 +37,7 @@ class Attractors:
         return cls(periods, *shares)
 
 
+@interrupted_once
 def attractors(
     rnn: nn.Module,
     sequences: Any,

@@ -11,6 +11,7 @@ from multistable.arguments import positive_integers
 from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, check_finite, measuring, settled_states
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.system import States, System, flat, map_states, system_of
 
 DISPLACEMENT = 1e-8
@@ -53,6 +54,7 @@ class Lyapunov:
         return cls(exponents, median.tolist(), lifetime.tolist(), chaotic.tolist())
 
 
+@interrupted_once
 def lyapunov(
     rnn: nn.Module,
     sequences: Any,

@@ -37,11 +37,12 @@ def on_the_cpu() -> Iterator[None]:
 
 @dataclass
 class _Module:
-    """A module as it was before the first of the threads that study it began."""
+    """A module as it was before the first of the calls that study it, perhaps in several threads, began."""
 
+    module: nn.Module
     training: bool
     buffers: list[tuple[Tensor, Tensor]]
-    users: int = 0
+    calls: set[object]
 
 
 _studied: dict[int, _Module] = {}
@@ -50,28 +51,40 @@ _studied: dict[int, _Module] = {}
 
 @contextmanager
 def _in_evaluation(rnn: nn.Module) -> Iterator[None]:
-    """The network in evaluation mode, until no thread studies it any more; buffers are then as they were."""
-    entered = []
+    """The network in evaluation mode, until no call studies it any more; its buffers are then as they were."""
+    call, modules = object(), list(rnn.modules())
     try:
-        for module in rnn.modules():
+        for module in modules:
             with lock:
-                entered.append(module)
                 if id(module) not in _studied:
                     buffers = [(buffer, buffer.clone()) for buffer in module.buffers(recurse=False)]
-                    _studied[id(module)] = _Module(module.training, buffers)
-                _studied[id(module)].users += 1
+                    _studied[id(module)] = _Module(module, module.training, buffers, set())
+                _studied[id(module)].calls.add(call)
                 module.training = False
         yield
     finally:
-        for module in entered:
-            with lock, torch.no_grad():
-                before = _studied[id(module)]
-                before.users -= 1
-                if before.users == 0:
-                    del _studied[id(module)]
-                    module.training = before.training
-                    for buffer, value in before.buffers:
-                        buffer.copy_(value)
+        # An interrupt may break in once, see interrupted_once.
+        try:
+            _put_back(modules, call)
+        except BaseException:
+            _put_back(modules, call)
+            raise
+
+
+@torch.no_grad()
+def _put_back(modules: list[nn.Module], call: object) -> None:
+    """What ``call`` changed, except for modules that other calls still study. Doing it twice changes nothing."""
+    for module in modules:
+        with lock:
+            before = _studied.get(id(module))
+            if before is None or call not in before.calls:
+                continue
+            if before.calls == {call}:
+                module.training = before.training
+                for buffer, value in before.buffers:
+                    buffer.copy_(value)
+                del _studied[id(module)]
+            before.calls.discard(call)
 
 
 @contextmanager

@@ -53,10 +53,19 @@ class Flag:
                 self._update()
             yield
         finally:
-            with lock:
-                if asked in self._asked:
-                    self._asked.remove(asked)
-                    self._update()
+            # An interrupt may break in once, see interrupted_once.
+            try:
+                self._release(asked)
+            except BaseException:
+                self._release(asked)
+                raise
+
+    def _release(self, asked: tuple[int, Any, object]) -> None:
+        """Forget what was asked for. Doing it twice changes nothing."""
+        with lock:
+            if asked in self._asked:
+                self._asked.remove(asked)
+            self._update()
 
     def _update(self) -> None:
         """Set what the threads need now, or put back what was there before."""

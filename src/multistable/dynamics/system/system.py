@@ -156,12 +156,12 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
+    check_range(data, example_of(rnn).dtype)
     with evaluating(rnn):
         system = system_of(rnn, data.features)
         if data.features != system.input_size:
             expected = f"as many features as the network's input_size, {system.input_size}"
             raise ValueError(f"sequences must have {expected}, got {data.features}")
-        check_range(data, system.dtype)
         yield system, data
 
 

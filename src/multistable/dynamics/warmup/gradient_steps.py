@@ -1,7 +1,6 @@
 """The parts that both warmups share: a network under warmup, a gradient step on it, and what is put back afterwards."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -128,19 +127,26 @@ def warmable_parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
     return list(found.values())
 
 
-@contextmanager
-def restoring(parameters: list[nn.Parameter]) -> Iterator[None]:
-    """Put back each ``.grad`` in any case, and the values of the parameters if an exception passes."""
-    before = [(p, p.detach().clone(), p.grad) for p in parameters]
-    for p in parameters:
-        p.grad = None
-    try:
-        yield
-    except BaseException:
-        with torch.no_grad():
-            for p, value, _ in before:
+class Kept:
+    """Parameters as they were before a warmup."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[nn.Parameter, Tensor, Tensor | None]] = []
+
+    def keep(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Keep the values of the parameters and their ``.grad``, which they do without from now on."""
+        self._before = [(p, p.detach().clone(), p.grad) for p in parameters]
+        for p in parameters:
+            p.grad = None
+
+    def put_back(self) -> None:
+        """Put back the values and each ``.grad``."""
+        with torch.inference_mode(False), torch.no_grad():
+            for p, value, _ in self._before:
                 p.copy_(value)
-        raise
-    finally:
-        for p, _, gradient in before:
+        self.put_back_gradients()
+
+    def put_back_gradients(self) -> None:
+        """Put back each ``.grad``."""
+        for p, _, gradient in self._before:
             p.grad = gradient

@@ -18,12 +18,13 @@ from multistable.arguments import (
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, estimate
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.interrupts import hold_back, interrupted_once
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
 from multistable.dynamics.warmup.default import reliable_warmup
 from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
-from multistable.dynamics.warmup.gradient_steps import Warming, WarmupDivergedError, restoring, warmable_parameters
+from multistable.dynamics.warmup.gradient_steps import Kept, Warming, WarmupDivergedError, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import showing
 from multistable.dynamics.warmup.verification import Verification
@@ -42,6 +43,7 @@ class WarmupWarning(UserWarning):
     """A warmup ended without making the network multistable, or without verifying its wanted VAA."""
 
 
+@interrupted_once
 def warmup(
     rnn: nn.Module,
     sequences: Any,
@@ -127,16 +129,27 @@ def warmup(
         limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
         limit = limit if steps is None else torch.full_like(limit, steps)
         history = WarmupHistory(goal, batch_size, final)
-        with restoring(parameters), showing(history, int(limit.max()), progress) as line:
-            with on_the_cpu():
-                adjust = optimiser(parameters, lr=lr)
-            warming = Warming(
-                *(system, data, draws, parameters, adjust, history, on_step, line),
-                *(limit, batch_size, lr, max_stabilisation, increment, eps),
-            )
-            history.vaa = _run(algorithm, warming, final)
+        kept = Kept()
+        try:
+            kept.keep(parameters)
+            with showing(history, int(limit.max()), progress) as line:
+                with on_the_cpu():
+                    adjust = optimiser(parameters, lr=lr)
+                warming = Warming(
+                    *(system, data, draws, parameters, adjust, history, on_step, line),
+                    *(limit, batch_size, lr, max_stabilisation, increment, eps),
+                )
+                history.vaa = _run(algorithm, warming, final)
+            hold_back()
+        except BaseException:
+            try:
+                hold_back()
+            finally:  # also if the first interrupt comes just now
+                kept.put_back()
+            raise
+        kept.put_back_gradients()
     for message in history.failures():
-        warnings.warn(message, WarmupWarning, stacklevel=2)
+        warnings.warn(message, WarmupWarning, stacklevel=3)
     return history
 
 
