@@ -81,8 +81,9 @@ def truth_value(name: str, value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value as an error shows it: itself if it is short, else its type, so that no tensor fills the screen."""
-    if getattr(value, "shape", ()):
-        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and shape:  # not of a class, where it is a descriptor
+        return f"{type(value).__name__} of shape {tuple(shape)}"
     try:
         text = repr(value)
     except ValueError:  # of an integer of thousands of digits

@@ -199,8 +199,9 @@ def test_what_has_no_time_loops(thing):
 
 
 def test_an_algorithm_that_is_not_known(rnn):
-    with pytest.raises(ValueError, match="algorithm must be one of 'reliable', 'paper', got 'other'"):
-        ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm="other")
+    for name in ("other", ["paper"]):
+        with pytest.raises(ValueError, match="algorithm must be one of 'reliable', 'paper', got"):
+            ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm=name)
 
 
 def test_a_network_without_recurrent_layers(call):
@@ -242,6 +243,11 @@ def test_recurrences_that_are_no_dynamical_system_of_one_state(call):
     for option in ({"bidirectional": True}, {"proj_size": 2}):
         with pytest.raises(ValueError, match=f"LSTM with {next(iter(option))}=.* is not supported"):
             call(nn.LSTM(2, 4, **option), torch.zeros(5, 250, 2))
+
+
+def test_a_network_without_values(call):
+    with pytest.raises(ValueError, match="rnn must have weights with values, got a GRU on the device meta"):
+        call(nn.GRU(2, 4, device="meta"), torch.zeros(5, 250, 2))
 
 
 def test_nothing_that_can_be_warmed_up(rnn):
