@@ -178,6 +178,10 @@ def is_one(*shares):
     return torch.allclose(sum(map(torch.as_tensor, shares)), torch.tensor(1.0), atol=1e-6)
 
 
+def finite(tensors):
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
+
+
 def computes(module, inputs):
     """Whether a network computes something finite."""
     weight = next(module.parameters())
@@ -204,11 +208,13 @@ RIGHT = {
     "from_torch": lambda given, rnn: same_outputs(given["module"], rnn),
     "lyapunov": lambda given, found: not found.exponents.isnan().any(),
     "measure": lambda given, found: in_unit_interval(found.vaa) and in_unit_interval(found.batches),
-    "reachable_states": lambda given, states: bool(states.isfinite().all()) and states.dim() >= 2,
+    "reachable_states": lambda given, states: (
+        states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters())
+    ),
     "to_torch": lambda given, module: same_outputs(given["network"], module),
     "vaa": lambda given, found: in_unit_interval(found),
     "vaa_star": lambda given, found: in_unit_interval(found.detach()),
-    "warmup": lambda given, history: all(p.isfinite().all() for p in given["rnn"].parameters()),
+    "warmup": lambda given, history: finite(given["rnn"].parameters()),
 }
 """What is true of each result; of a cell that is made, what is said of ``Cell``."""
 
