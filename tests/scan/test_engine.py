@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import multistable as ms
 from multistable.scan import reference, scan
+from multistable.scan.cpu import compiler_of_passes
 from networks import KINDS, Leak, make
 
 
@@ -153,3 +154,10 @@ def test_a_single_step_with_a_gradient_is_the_plain_loops(name):
         gradients = torch.autograd.grad(states[0].square().sum(), list(cell.parameters()))
         results.append([*states, *gradients])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
+    """Other packages choose its version: with pointers of LLVM 15 every network would end in an error."""
+    binding = pytest.importorskip("llvmlite.binding")
+    monkeypatch.setattr(binding, "llvm_version_info", (15, 0, 7))
+    assert compiler_of_passes.__wrapped__() is None

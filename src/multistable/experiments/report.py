@@ -14,7 +14,7 @@ from multistable.experiments.page import write_page
 from multistable.experiments.paper.contents import Place, names, places
 from multistable.experiments.pictures import IN_PAPER, setting
 from multistable.experiments.scales import Scale
-from multistable.training.files import write_atomically
+from multistable.files import write_atomically
 
 PAGE = "report.html"
 PICTURES = "pictures"
