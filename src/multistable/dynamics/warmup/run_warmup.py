@@ -1,8 +1,9 @@
 """``ms.warmup``: its arguments, the algorithm they choose, and the true VAA at the end."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,8 @@ FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 # The default of ``steps``: the paper's S, and bounds that few networks come near. Steps towards a wanted VAA are many
 # and short.
 DEFAULT_STEPS, WANTED_STEPS = {"reliable": 500, "paper": 100}, 2000
+
+OPTIMISER = "called as optimiser(parameters, lr=lr), such as torch.optim.Adam"
 
 
 class WarmupWarning(UserWarning):
@@ -134,7 +137,7 @@ def warmup(
             kept.keep(parameters)
             with showing(history, int(limit.max()), progress) as line:
                 with on_the_cpu():
-                    adjust = optimiser(parameters, lr=lr)
+                    adjust = _made(optimiser, parameters, lr)
                 warming = Warming(
                     *(system, data, draws, parameters, adjust, history, on_step, line),
                     *(limit, batch_size, lr, max_stabilisation, increment, eps),
@@ -153,10 +156,20 @@ def warmup(
     return history
 
 
+def _made(optimiser: Callable[..., Any], parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    """The optimiser of the parameters, or an error if it cannot be called so, or cannot take a step by itself."""
+    try:
+        adjust = optimiser(parameters, lr=lr)
+        inspect.signature(adjust.step).bind()  # not of LBFGS, whose step computes the loss
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TypeError(f"optimiser must be {OPTIMISER}, got {shown(optimiser)}: {error}") from error
+    return cast(torch.optim.Optimizer, adjust)
+
+
 def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
     if algorithm not in list(DEFAULT_STEPS):
         raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
-    check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
+    check_callable("optimiser", optimiser, OPTIMISER)
     if on_step is not None:
         check_callable("on_step", on_step, "a function of a WarmupStep, or None")
 
