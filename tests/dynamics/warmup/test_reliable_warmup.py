@@ -426,6 +426,27 @@ def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_targe
 # What it descends
 
 
+@pytest.mark.usefixtures("short_verification")
+@pytest.mark.parametrize(("algorithm", "further"), [("fast", 30), ("reliable", 1)])
+def test_how_far_biases_and_matrices_go_in_the_first_step(algorithm, further):
+    """A first step of Adam has the length of the learning rate in each weight, whatever its gradient."""
+    rnn = nn.GRU(FEATURES, 4)
+    before = [p.detach().clone() for p in rnn.parameters()]
+    quick(rnn, copy_sequences(9, 40, FEATURES), algorithm=algorithm, steps=1, lr=1e-3)
+    for parameter, then in zip(rnn.parameters(), before, strict=True):
+        expected = 1e-3 * (further if parameter.dim() == 1 else 1)
+        assert (parameter - then).abs().max().item() == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_biases_go_no_further_after_a_new_start():
+    rnn, seen = zero(nn.GRU(FEATURES, 4)), []
+    quick(rnn, copy_sequences(9, 40, FEATURES), steps=PATIENCE + 1, lr=1e-3, on_step=remember(rnn, seen))
+    for first, after, parameter in zip(seen[0], seen[-1], rnn.parameters(), strict=True):
+        if parameter.dim() == 1 and first.any():
+            assert after.abs().max() < 0.2 * first.abs().max()
+
+
 def test_states_that_nearly_coincide_are_driven_apart_where_vaa_star_has_no_gradient():
     states = (1e-6 * torch.randn(5, 3, dtype=torch.float64, generator=generator())).requires_grad_()
     (nothing,) = torch.autograd.grad(ms.vaa_star(states), states)

@@ -20,9 +20,9 @@ from multistable.dynamics.system.system import States, System, flat, map_states,
 FIRST_LOOK = 60
 # The inputs of a layer above another are in memory for so many steps.
 WINDOW = 120
-# A pair stays apart if enough of what tells its states apart is at rest, at two looks in a row. In each unit they may come
-# together in all the steps that are left, at so many times the mean speed since the last look at which the one moves for
-# the other; of their distance has to be left more than so many times eps. States that come to rest were faster before.
+# A pair stays apart if enough of what tells its states apart is at rest, at two looks in a row. In each unit they may
+# come together in all the steps left, at so many times the mean speed since the last look at which one moves for the
+# other; of their distance has to be left more than so many times eps. States that come to rest were faster before.
 #
 # Distances are of saturated states, tanh(x), as in VAA*: a c of an LSTM that goes on growing changes nothing any more.
 SAFETY, LEFT = 2.0, 100.0
