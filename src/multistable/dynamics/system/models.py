@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +46,29 @@ class Part:
     network: nn.Module
 
 
+class Turn(NamedTuple):
+    """A network's turn among those of a call.
+
+    Attributes:
+        name: what to call it; empty if it is the only one.
+        share: which share of the time that is left it may take.
+    """
+
+    name: str = ""
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, index: int, names: Sequence[str]) -> "Turn":
+        """The turn of one of several."""
+        return cls(names[index] if len(names) > 1 else "", 1 / (len(names) - index))
+
+    def of_call(self, what: str) -> str:
+        """What is going on, and with what."""
+        return f"{what} of {self.name}" if self.name else what
+
+
 def each_part(
-    act: Callable[[nn.Module, Any, float], Result],
+    act: Callable[[nn.Module, Any, Turn], Result],
     rnn: nn.Module,
     sequences: Any,
     *,
@@ -56,10 +77,10 @@ def each_part(
     least: int = 1,
     changes: bool = False,
 ) -> Result | dict[str, Result]:
-    """The result of ``act(network, sequences, share)`` for a network, or for the parts of a model.
+    """The result of ``act(network, sequences, turn)`` for a network, or for the parts of a model.
 
     Args:
-        act: what to do with a network and what it reads; ``share`` is which share of the time that is left it may take.
+        act: what to do with a network and what it reads.
         rnn: a network, or a model with recurrent parts inside.
         sequences: what the network reads, or batches that the model is run on.
         part: the name of the part to act on; all if not given.
@@ -95,23 +116,23 @@ def each_part(
                 reads, _ = run.over(iter(kept), modules)
             with _named(each.name if len(parts) > 1 else "", rnn):
                 data = _read_by(module_of_name(rnn, each.module), each.direction, reads[each.module].sequences())
-                results[each.name] = act(each.network, data, 1 / (len(parts) - index))
+                results[each.name] = act(each.network, data, Turn.of(index, [each.name for each in parts]))
     return next(iter(results.values())) if len(results) == 1 else results
 
 
 def _each_direction(
-    act: Callable[[nn.Module, Any, float], Result], rnn: nn.Module, sequences: Any, changes: bool
+    act: Callable[[nn.Module, Any, Turn], Result], rnn: nn.Module, sequences: Any, changes: bool
 ) -> Result | dict[str, Result]:
     """The result for a network, or for each direction of one."""
     networks = directions(rnn)
     if len(networks) == 1:
-        return act(rnn, sequences, 1.0)
+        return act(rnn, sequences, Turn())
     data = sequence_set(sequences, batch_first=bool(getattr(rnn, "batch_first", False)))
     results = {}
     with _all_or_none([rnn] if changes else []):
         for index, (name, network) in enumerate(networks.items()):
             with _named(name, rnn):
-                results[name] = act(network, _read_by(rnn, name, data), 1 / (len(networks) - index))
+                results[name] = act(network, _read_by(rnn, name, data), Turn.of(index, list(networks)))
     return results
 
 
