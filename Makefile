@@ -5,8 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INTEGRATIONS := .venv-integrations
+LOWEST := .venv-lowest
+# The torch of test-lowest: the lowest one cannot be had everywhere.
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 
-.PHONY: test test-gpu test-integrations lint docs bench demo figures notebooks clean
+.PHONY: test test-gpu test-integrations test-lowest fuzz lint docs bench demo figures notebooks clean
 
 test: lint
 	$(BIN)/python -m pytest -n 2
@@ -19,6 +22,18 @@ test-gpu:
 # The callbacks and examples with the real packages, in an environment of its own: it is large.
 test-integrations: $(INTEGRATIONS)/.installed
 	$(INTEGRATIONS)/bin/python -m pytest tests/integrations
+
+# With the lowest versions that pyproject.toml declares, but of torch: TORCH=2.11.0 make test-lowest. Old packages have
+# wheels for old Pythons alone: Python 3.11 or 3.12. What they warn of is not ours.
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n 2 -p no:cacheprovider -W ignore::DeprecationWarning -W ignore::ResourceWarning \
+		-W ignore::pytest.PytestUnraisableExceptionWarning --deselect tests/cli/test_reproduce_all.py \
+		tests/house tests/cells tests/networks tests/tasks tests/cli tests/training/test_training_store.py \
+		tests/training/test_interruptions.py tests/experiments/test_search.py tests/experiments/test_figures.py \
+		tests/experiments/test_ray.py tests/rl/test_gym_agent.py tests/scan/test_cpu_scan.py tests/scan/test_engine.py
+
+fuzz: $(INSTALLED)
+	$(BIN)/python tests/helpers/fuzzing.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -53,5 +68,12 @@ $(INTEGRATIONS)/.installed: pyproject.toml constraints.txt
 	$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[integrations]"
 	touch $@
 
+$(LOWEST)/.installed: pyproject.toml constraints.txt tests/helpers/lowest_versions.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) tests/helpers/lowest_versions.py torch==$(TORCH) > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt \
+		-e ".[cpu,optuna,ray,report,rl,tensorboard]" hypothesis pytest pytest-xdist pyyaml
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) $(LOWEST) $(INTEGRATIONS) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

@@ -14,31 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
+from warmed_networks import EARLY, MANY, Kept, LastLayer, learned, warmed_by
 
 from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
-from multistable.experiments.claims import CLAIMS
+from multistable.experiments.claims import CLAIMS, Answer
 from multistable.experiments.claims.auxiliary import LOW
 from multistable.experiments.experiment import Picture, Result, finished, grouped
-from multistable.experiments.figures import figure, name_axes, png
+from multistable.experiments.figures import png
 from multistable.experiments.paper import experiments
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, WARMED, grid
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, grid
 from multistable.experiments.paper.tmaze import KINDS
-from multistable.experiments.pictures import Bars, Curves, Rows, legend_below
+from multistable.experiments.pictures import Bars, Curves, Rows
 from multistable.experiments.report import wall_time
 from multistable.experiments.scales import PAPER, SMALL
-from multistable.experiments.styles import style_of
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Task
 from multistable.training import Config, RunConfig
 
 RESULTS = Path(__file__).parents[1] / "results"
 CURVES = ("validation_loss", "vaa")
-EARLY = 5
-"""The epoch after which a page asks whether training has kept the attractors of a warmup."""
-MANY, LEARNED = 0.5, 0.01
-"""The VAA from which a network has many attractors, and the test loss below which it has learned its task."""
 TF32 = PAPER.computed_in("tf32")
 
 
@@ -71,117 +66,10 @@ def gru(config: RunConfig) -> str | None:
     return config.version if config.cell == "gru" else None
 
 
-def warmed_by(config: RunConfig) -> str:
-    """The warmup in words."""
-    return f"{config.warmup_steps} steps" if config.warmup_algorithm == "paper" else config.warmup_algorithm
-
-
 def kind(config: RunConfig) -> tuple[str, str]:
     """The cell and the version, with the warmup where it is not the paper's."""
     usual = not config.kind.warmed or warmed_by(config) == "100 steps"
     return config.cell, config.version if usual else f"{config.version}, {warmed_by(config)}"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Whether warmed-up LSTMs, GRUs and MGUs that keep their attractors early in training are those that learn.
-
-    Attributes:
-        name: of its files.
-        caption: what one sees.
-    """
-
-    name: str
-    caption: str
-
-    def draw(self, results: Sequence[Result]) -> Figure:
-        """A dot for each run."""
-        drawn, axes = figure(6.0, 3.8)
-        for index, ((version,), runs) in enumerate(self._by(results, "version").items()):
-            style = style_of(version, index)
-            for cell, marker in zip(WARMED[:3], "os^", strict=True):
-                shown = [run for run in runs if run.config.cell == cell]
-                if not shown:
-                    continue
-                label = f"{cell.upper()}, {style.label}"
-                losses = [run.results["test_loss"] for run in shown]
-                axes.plot([early(run) for run in shown], losses, marker, color=style.colour, alpha=0.75, label=label)
-        name_axes(axes, f"VAA after epoch {EARLY}", "test squared error")
-        axes.set_yscale("log")
-        axes.set_xlim(-0.03, 1.03)
-        legend_below(drawn, [axes])
-        return drawn
-
-    def table(self, results: Sequence[Result]) -> Rows:
-        """How many runs of each cell and version have many attractors, and how many of these learn."""
-        rows = []
-        for (cell, version), runs in self._by(results, "cell", "version").items():
-            kept = [run for run in runs if early(run) >= MANY]
-            lost = [run for run in runs if early(run) < MANY]
-            warmed = sum(run.results["initial_vaa"] >= MANY for run in runs)
-            rows.append([cell.upper(), version, f"{warmed} of {len(runs)}", learned(kept), learned(lost)])
-        after = f"after epoch {EARLY}"
-        few = f"learned, of those with fewer {after}"
-        return [
-            "cell",
-            "version",
-            "VAA of 0.5 or more before training",
-            f"learned, of those with it {after}",
-            few,
-        ], rows
-
-    @staticmethod
-    def _by(results: Sequence[Result], *settings: str) -> dict[Any, list[Result]]:
-        warmed = [run for run in results if run.config.kind.warmed and run.config.cell in WARMED[:3]]
-        return grouped(warmed, lambda config: tuple(getattr(config, name) for name in settings))
-
-
-@dataclass(frozen=True)
-class LastLayer:
-    """How far the last layer of each network came in its warmup, and how its loss then fell.
-
-    Attributes:
-        name: of its files.
-        caption: what one sees.
-    """
-
-    name: str
-    caption: str
-
-    def draw(self, results: Sequence[Result]) -> Figure:
-        """A line for each run, in the colour of its warmup."""
-        drawn, (warmup, training) = figure(10.0, 3.4, 2)
-        for index, (label, runs) in enumerate(grouped(results, warmed_by).items()):
-            style = style_of(label, index)
-            for number, run in enumerate(runs):
-                look = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2, "alpha": 0.8}
-                stars = [layers[-1] for layers in run.warmup["vaa_star"]]
-                smooth = np.convolve(stars, np.full(RECENT_STEPS, 1 / RECENT_STEPS), mode="valid")
-                steps = range(RECENT_STEPS, len(stars) + 1)
-                # The shorter of two warmups that begin alike is drawn over the longer.
-                warmup.plot(steps, smooth, **look, zorder=3 - len(stars) / 1000, label="" if number else style.label)
-                training.plot(*run.curve("validation_loss"), **look)
-        name_axes(warmup, "gradient step of the warmup", "VAA* of the last layer")
-        name_axes(training, "epoch", "validation squared error")
-        training.set_yscale("log")
-        legend_below(drawn, [warmup])
-        return drawn
-
-    def table(self, results: Sequence[Result]) -> Rows:
-        """How many learned."""
-        groups = grouped(results, warmed_by).items()
-        return ["warmup", "learned"], [[label, learned(runs)] for label, runs in groups]
-
-
-def early(run: Result) -> float:
-    """The VAA of a run after a few epochs."""
-    epochs, values = run.curve("vaa")
-    return values[epochs.index(EARLY)]
-
-
-def learned(runs: Sequence[Result]) -> str:
-    """How many of some runs have learned their task."""
-    return f"{sum(run.results['test_loss'] < LEARNED for run in runs)} of {len(runs)}"
 
 
 def first_low(run: Result) -> int | str:
@@ -351,7 +239,14 @@ PAGES = {
     "denoising_double_lstm": double_lstms(),
     "impact_k": impact_of_k(),
     "lstm_readings": readings_of_lstms(),
+    "warmup_course": Page(
+        experiments()["warmup-course"].at(TF32),
+        experiments()["warmup-course"].pictures,
+        ("C8",),
+        shared=("denoising_5",),
+    ),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
+    "tmaze_32": Page(experiments()["tmaze-32"].at(TF32), experiments()["tmaze-32"].pictures, ("C7", "C12")),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "sequential_mnist_small": small("warmup-sequential-mnist"),
     "line_mnist_small": small("double-line-mnist"),
@@ -377,12 +272,9 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
         finding = CLAIMS[name].finding(results)
         said = []
         for count in finding.counts:
-            so_far = " so far" if count.decided < len(count.checks) or not count.decided else ""
-            what = so_far if count.expected is None else f" cases{count.of_all}"
-            said.append(f"{count.right} of {count.decided}{what}")
-            said += [f"not: {check.said}" for check in count.wrong]
-        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["0 of 0 so far"])])
-    return table(["claim", "verdict by these runs alone", "comparisons as claimed"], rows)
+            said += [str(count), *(f"{check.answer}: {check.said}" for check in count.of(Answer.NO, Answer.EITHER))]
+        rows.append([f"{name}: {CLAIMS[name].statement}", finding.verdict, "<br>".join(said or ["none"])])
+    return table(["claim", "verdict by these runs alone", "comparisons"], rows)
 
 
 def store(runs: list[Config], out: Path, stored: Path) -> None:

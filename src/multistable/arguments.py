@@ -10,6 +10,9 @@ LONGEST_SHOWN = 80
 LARGEST_SIZE, LARGEST_COUNT = 2**31 - 1, 2**63 - 1
 """What sizes and counts may be: larger ones overflow in PyTorch, or would not end within a lifetime."""
 
+LEAST, MOST = 1e-37, 1e38
+"""Positive numbers between these are neither zero nor infinite in float32, nor are their quotients with 1."""
+
 
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an ``int``, or an error that names the argument."""
@@ -28,15 +31,20 @@ def count(name: str, value: Any) -> int:
 
 def share(name: str, value: Any) -> float:
     """``value`` as a number in [0, 1], or an error that names the argument."""
-    if not 0 <= _as_float(value) <= 1:
+    number = _number(value)
+    if not 0 <= number <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {shown(value)}")
-    return float(value)
+    return number
 
 
-def check_positive_number(name: str, value: Any) -> None:
-    """The argument ``name`` is a positive number."""
-    if not 0 < _as_float(value) < math.inf:
+def positive_number(name: str, value: Any) -> float:
+    """``value`` as a ``float`` that float32 has too, or an error that names the argument."""
+    number = _number(value)
+    if not 0 < number < math.inf:
         raise ValueError(f"{name} must be a positive number, got {shown(value)}")
+    if not LEAST <= number <= MOST:
+        raise ValueError(f"{name} must be a positive number from {LEAST:g} to {MOST:g}, got {shown(value)}")
+    return number
 
 
 def check_callable(name: str, value: Any, accepted: str) -> None:
@@ -73,8 +81,9 @@ def truth_value(name: str, value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value as an error shows it: itself if it is short, else its type, so that no tensor fills the screen."""
-    if getattr(value, "shape", ()):
-        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and shape:  # not of a class, where it is a descriptor
+        return f"{type(value).__name__} of shape {tuple(shape)}"
     try:
         text = repr(value)
     except ValueError:  # of an integer of thousands of digits
@@ -82,8 +91,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else type(value).__name__
 
 
-def _as_float(value: Any) -> float:
-    """A number as a ``float``, infinite if it is too large for one; NaN if it is no number."""
+def _number(value: Any) -> float:
+    """``value`` as a ``float``, NaN for what is no number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:

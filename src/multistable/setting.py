@@ -9,7 +9,8 @@ from inspect import cleandoc
 from textwrap import fill
 from typing import Any, TypeVar
 
-from multistable.arguments import check_positive_number, plain
+from multistable import arguments
+from multistable.arguments import plain
 
 TASK, NETWORK, TRAINING, MEASURE = "Task", "Network", "Training", "Warmup and measure"
 """The panels of a command's help that settings have their options in."""
@@ -112,4 +113,4 @@ def unchanged(check: Check) -> Check:
     return checked
 
 
-positive_number = unchanged(check_positive_number)
+positive_number = unchanged(arguments.positive_number)

@@ -255,9 +255,9 @@ def test_whether_there_is_a_second_bias_is_a_truth_value(name):
         ms.CELLS[name](2, 3, recurrent_bias="no")
 
 
-@pytest.mark.parametrize("t_max", [2, float("nan")])
-def test_chrono_refuses_a_t_max_without_time_scales(t_max):
-    with pytest.raises(ValueError, match=f"t_max must be greater than 2, got {t_max}"):
+@pytest.mark.parametrize(("t_max", "accepted"), [(2, "greater than 2"), (float("nan"), "a positive number")])
+def test_chrono_refuses_a_t_max_without_time_scales(t_max, accepted):
+    with pytest.raises(ValueError, match=f"t_max must be {accepted}, got {t_max}"):
         ms.CELLS["chrono"](2, 3, t_max=t_max)
 
 

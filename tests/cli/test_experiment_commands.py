@@ -114,7 +114,7 @@ def test_claims_are_read_from_stored_results(command, tmp_path):
     assert shown.exit_code == 0, shown.output
     assert re.search(r"C9 .* holds +18 of 18 as claimed", shown.output)
     assert re.search(r"C4 .* not enough runs", shown.output)
-    assert "yes: CopyFirstInput(T=50), gru warmed up, test loss: 0.0001 ± 0 (3 runs), below 0.001?" in shown.output
+    assert "yes: copy first input, T = 50, gru warmed up, test loss: 0.0001 ± 0 (3 runs), below 0.001?" in shown.output
 
 
 def test_the_report_says_what_scale_it_is_of(tiny, tmp_path):

@@ -10,6 +10,7 @@ from setuptools.config.pyprojecttoml import read_configuration
 from typer.testing import CliRunner
 
 import multistable as ms
+from lowest_versions import lowest
 from multistable.cli import app
 from multistable.extras import EXTRAS, how_to_install
 from paths import ROOT
@@ -42,6 +43,15 @@ def test_the_citation_has_what_the_format_requires():
     assert [author["family-names"] for author in citation["preferred-citation"]["authors"]] == [
         *("Lambrechts", "De Geeter", "Vecoven", "Ernst", "Drion")
     ]
+
+
+def test_every_package_has_a_lowest_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    declared = [*project["dependencies"], *(package for extra in extras for package in extra)]
+    names = {re.match(r"[\w-]+", package)[0] for package in declared}
+    assert set(lowest()) == names - {"multistable"}
+    assert f"PyTorch ({lowest()['torch']} or newer)" in (ROOT / "docs" / "guide" / "start.md").read_text()
 
 
 def test_every_package_is_in_the_extra_that_is_named():

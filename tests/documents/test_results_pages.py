@@ -1,15 +1,15 @@
 """What is stored in ``docs/results``, and how the results of runs are added to it."""
 
 import hashlib
-import importlib.util
 import re
 import sys
 
 import pytest
 
+from figure_scripts import figure_script
 from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
-from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, Check, Claim
+from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim
 from multistable.experiments.experiment import Result
 from multistable.training import RunFolder
 from paths import ROOT
@@ -38,11 +38,7 @@ def test_stored_runs_keep_the_names_they_had():
 @pytest.fixture(scope="module")
 def pages():
     """The script ``docs/figures/results.py``."""
-    file = ROOT / "docs" / "figures" / "results.py"
-    spec = importlib.util.spec_from_file_location("results_pages", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return figure_script("results")
 
 
 def finish(config, out, device="CPU"):
@@ -117,16 +113,18 @@ def test_a_page_without_results_is_refused(page, tmp_path):
 @pytest.mark.parametrize(
     ("answers", "verdict", "count"),
     [
-        ((True, True), HOLDS, "2 of 2"),
-        ((True, False, None), FAILS, "1 of 2 so far<br>not: 1"),
-        ((None,), OPEN, "0 of 0 so far"),
-        ((), OPEN, "0 of 0 so far"),
+        ("yy", HOLDS, "2 of 2 as claimed"),
+        ("yno", FAILS, "1 of 2 as claimed, 1 not, of 3 in all<br>no: 1"),
+        ("ye", UNDECIDED, "1 of 2 as claimed, 1 cannot be told apart<br>cannot be told apart: 1"),
+        ("o", OPEN, "0 of 0 as claimed, of 1 in all"),
+        ("", OPEN, "none"),
     ],
 )
-def test_a_page_has_the_verdict_of_the_claim_and_how_many_comparisons_came_out(
+def test_a_page_has_the_verdict_of_the_claim_and_the_comparisons_that_did_not_come_out(
     pages, monkeypatch, answers, verdict, count
 ):
-    checks = [Check(str(place), right) for place, right in enumerate(answers)]
+    known = {"y": Answer.YES, "n": Answer.NO, "e": Answer.EITHER, "o": Answer.OPEN}
+    checks = [Check(str(place), known[answer]) for place, answer in enumerate(answers)]
     monkeypatch.setitem(CLAIMS, "C1", Claim("C1", "It is so", (), lambda results: checks))
     assert pages.verdicts(("C1",), []).splitlines()[-1] == f"| C1: It is so | {verdict} | {count} |"
 
@@ -136,17 +134,13 @@ def test_a_page_counts_the_cases_of_a_claim_as_the_command_does(pages):
     eighteen = versions(COPY + DENOISING, {"classic": 0.9}, cells=CELLS[:2])
     eighteen += versions(COPY + DENOISING, {"double-classic": 0.95}, cells=CELLS[:1])
     eighteen += versions(COPY + DENOISING, {"double-classic": 0.5}, cells=CELLS[1:2])
-    for name, results, single, cases in (
-        ("C18", eighteen, None, ["5 of 10 cases", "of 30"]),
-        ("C23", pretrained(risen=4), "2 of 2", ["12 of 21 cases"]),
+    for name, results, tally, wrong in (
+        ("C18", eighteen, ["5 of 10 cases as claimed, 5 not, of 30 in all"], 5),
+        ("C23", pretrained(risen=4), ["2 of 2 as claimed", "12 of 21 cases as claimed, 9 not"], 9),
     ):
         told = pages.verdicts((name,), results).splitlines()[-1].removesuffix(" |").split(" | ")[-1].split("<br>")
-        counted = [one for one in told if not one.startswith("not: ")]
-        assert counted == ([single] if single else []) + [", ".join(cases)]
-        claimed = [f"{single} as claimed"] if single else []
-        assert CLAIMS[name].finding(results).tally == [*claimed, ", ".join([f"{cases[0]} as claimed", *cases[1:]])]
-        right, decided = map(int, cases[0].removesuffix(" cases").split(" of "))
-        assert len(told) - len(counted) == decided - right
+        assert [one for one in told if not one.startswith("no: ")] == tally == CLAIMS[name].finding(results).tally
+        assert len(told) == len(tally) + wrong
 
 
 def test_a_page_of_some_mazes_judges_no_claim_on_another(pages):

@@ -23,6 +23,7 @@ from small_agents import small_agent
 from small_runs import small
 
 ALL = experiments()
+MAZES = (20, 100, 200)
 
 
 # Declarations
@@ -58,8 +59,24 @@ def test_the_paper_scale_of_agents_is_the_papers():
     agents = ALL["tmaze-warmup"].at(PAPER)
     assert len(agents) == 10 * 3 * 3
     assert {(c.hidden_size, c.num_layers, c.settings) for c in agents} == {(256, 2, Settings())}
-    assert {c.task for c in agents} == {Maze(L) for L in (20, 100, 200)}
+    assert {c.task for c in agents} == {Maze(L) for L in MAZES}
     assert {c.name for c in ALL["tmaze-gru"].at(PAPER)} <= {c.name for c in agents}
+
+
+def test_agents_as_the_command_line_of_the_authors_has_them():
+    agents, papers = ALL["tmaze-32"].at(PAPER), ALL["tmaze-warmup"].at(PAPER)
+    told = {(c.hidden_size, c.num_layers, c.reward_input, c.warmup_batch_size, c.episodes) for c in agents}
+    assert told == {(32, 2, True, 32, 2000)}
+    assert {c.task.L: c.cell_options for c in agents if c.cell == "chrono"} == {L: {"t_max": 3 * L} for L in MAZES}
+    assert all(c.cell_options == {} for c in agents if c.cell != "chrono")
+    kinds = [(c.task, c.cell, c.version, c.seed) for c in agents]
+    assert kinds == [(c.task, c.cell, c.version, c.seed) for c in papers]
+
+
+def test_a_small_batch_of_the_warmup_stays_at_every_scale():
+    """The scale small has n = 100 in place of the paper's 200."""
+    told = {name: {c.warmup_batch_size for c in ALL[name].at(SCALES["small"])} for name in ("tmaze-32", "tmaze-warmup")}
+    assert told == {"tmaze-32": {32}, "tmaze-warmup": {100}}
 
 
 def test_runs_that_experiments_share_are_planned_once(tmp_path):
@@ -129,6 +146,17 @@ def test_agents_are_run_drawn_and_judged_as_other_runs_are(command, tmp_path, mo
     header, rows = made.pictures[0].table(stored)
     assert header == ["agents", "L = 2"]
     assert [row[0] for row in rows] == ["GRU", "GRU, warmed up", "BRC"]
+
+
+def test_agents_of_the_authors_command_line_are_run_and_drawn(command, tmp_path):
+    """Chrono, whose T_max depends on the maze, in the shortest maze of the smallest scale."""
+    where = ("--where", "cell=chrono", "--where", "L=1")
+    result = command("reproduce", "tmaze-32", "--scale", "smoke", *where, "--out", tmp_path, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "4 of 4 runs to train" in result.output
+    assert (tmp_path / "report.html").read_text().count("<svg") == 3
+    pictures = {path.name for path in (tmp_path / "pictures").glob("*.png")}
+    assert pictures == {f"tmaze-32-{name}.png" for name in ("return", "vaa", "first-optimal")}
 
 
 def test_the_bars_of_agents_that_never_were_optimal_reach_to_their_last_episode():

@@ -9,9 +9,9 @@ from multistable.experiments.paper import experiments
 from multistable.experiments.scales import SCALES
 
 PLANNED = {
-    "smoke": (764, "7fe5b4116bda11fd"),
-    "small": (4050, "0285e2c359538639"),
-    "paper": (6705, "e44fe4c049d2e65f"),
+    "smoke": (824, "5c42ddfa3a9bf624"),
+    "small": (4140, "728c7e660f93085e"),
+    "paper": (6795, "5802b44ae4e9dcfd"),
 }
 
 

@@ -228,7 +228,7 @@ def test_claims_count_a_run_once_and_by_the_last_file(tmp_path):
     shown = CliRunner().invoke(app, ["claims", "--scale", "paper", "--details", *files])
     assert shown.exit_code == 0, shown.output
     assert "10 runs, 5 seeds" in " ".join(shown.output.split())
-    assert "CopyFirstInput(T=50), gru, test loss: 0.75 ± 0 (5 runs), above 0.5?" in " ".join(shown.output.split())
+    assert "copy first input, T = 50, gru, test loss: 0.75 ± 0 (5 runs), above 0.5?" in " ".join(shown.output.split())
 
 
 def test_a_section_has_the_command_of_each_precision(command, tmp_path):

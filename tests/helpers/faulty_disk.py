@@ -5,7 +5,8 @@ import os
 import time
 from itertools import count
 
-from multistable.training import Callback, files
+from multistable import files
+from multistable.training import Callback
 
 LOCKS = (".lock", ".group")
 """Files of claims, which say nothing after their process is gone."""
@@ -19,7 +20,7 @@ class Node:
 
 
 class FaultyDisk(Callback):
-    """Stands between ``multistable.training.files`` and the disk under ``root``.
+    """Stands between ``multistable.files`` and the disk under ``root``.
 
     Attributes:
         operations: how many there have been.

@@ -228,7 +228,9 @@ def test_modules_that_are_no_recurrence_of_torch_are_refused(module):
     (("gru", "lstm"), {"double": True}),
 ], ids=str)  # fmt: skip
 def test_networks_without_a_counterpart_are_refused(cell, options):
-    with pytest.raises(TypeError, match=r"single gru, lstm or chrono layers have .* or .* torch\.nn\.RNN"):
+    with pytest.raises(
+        TypeError, match=r"network must have .* single gru, lstm or chrono layers, or .* torch\.nn\.RNN"
+    ):
         to_torch(ms.RNN(cell, INPUT, HIDDEN, **options))
 
 

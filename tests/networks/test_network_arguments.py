@@ -3,6 +3,7 @@
 import re
 from functools import partial, wraps
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -32,6 +33,20 @@ BAD_ARGUMENTS = [
     (("gru", 2, 4), {"double": 0.5}, "double must be true or false, got 0.5"),
     (("gru", 2, 4), {"batch_first": "no"}, "batch_first must be true or false, got 'no'"),
     (("gru", 2, 4), {"recurrent_bias": "no"}, "recurrent_bias must be true or false, got 'no'"),
+    (("gru", 2, 4), {"device": "gpu"}, "device must be one that PyTorch has here, such as 'cpu', got 'gpu'"),
+    (("gru", 2, 4), {"device": []}, r"device must be one that PyTorch has here, such as 'cpu', got \[\]"),
+    (("gru", 2, 4), {"dtype": torch.int64}, "dtype must be a floating-point type .*, got torch.int64"),
+    (
+        ("brc", 2, 4),
+        {"dtype": torch.complex64},
+        "dtype must be a floating-point type .*, got torch.complex64",
+    ),
+    (
+        ("gru", 2, 4),
+        {"dtype": np.float32},
+        "dtype must be a floating-point type .*, got <class 'numpy.float32'>",
+    ),
+    (("chrono", 2, 4), {"t_max": float("inf")}, "t_max must be a positive number, got inf"),
 ]
 
 
@@ -39,6 +54,23 @@ BAD_ARGUMENTS = [
 def test_bad_arguments_are_named_in_the_error(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         ms.RNN(*arguments, **options)
+
+
+def test_parts_that_are_none_are_named():
+    with pytest.raises(TypeError, match=r"transient must be a Cell, got None"):
+        ms.Double(ms.GRU(2, 4), None)
+    with pytest.raises(ValueError, match=r"warmed and transient must have weights of one type on one device"):
+        ms.Double(ms.GRU(2, 4), ms.GRU(2, 4, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"members must be a list of ms.RNN networks, got 3"):
+        ms.Ensemble(3)
+    with pytest.raises(TypeError, match=r"cell must be a name .* or a Cell class, got"):
+        ms.RNN(ms.Cell, 2, 4)
+
+
+def test_weights_of_half_precision_are_drawn():
+    weight = ms.RNN("gru", 2, 4, dtype=torch.bfloat16).layers[0].cell.recurrent_weight.float()
+    for gate in weight.chunk(weight.shape[1] // 4, dim=1):
+        assert torch.allclose(gate @ gate.T, torch.eye(4), atol=0.05)
 
 
 class Tuned(ms.CELLS["chrono"]):

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import multistable as ms
 from multistable.scan import reference, scan
+from multistable.scan.cpu import compiler_of_passes
 from networks import KINDS, Leak, make
 
 
@@ -83,7 +84,7 @@ def test_unknown_settings_are_refused(name, accepted):
 
 def test_the_name_that_a_fused_loop_has_on_a_device_is_no_setting_and_explained():
     (name,) = ms.backends(ms.RNN("gru", 1, 4))
-    message = f"""auto, reference, fused, got '{name}', the loop that "fused" has on that device"""
+    message = f"""auto, reference, fused, torch, got '{name}', the loop that "fused" has on that device"""
     with pytest.raises(ValueError, match=message), ms.engine(backend=name):
         pass
 
@@ -153,3 +154,10 @@ def test_a_single_step_with_a_gradient_is_the_plain_loops(name):
         gradients = torch.autograd.grad(states[0].square().sum(), list(cell.parameters()))
         results.append([*states, *gradients])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
+    """Other packages choose its version: with pointers of LLVM 15 every network would end in an error."""
+    binding = pytest.importorskip("llvmlite.binding")
+    monkeypatch.setattr(binding, "llvm_version_info", (15, 0, 7))
+    assert compiler_of_passes.__wrapped__() is None

@@ -108,22 +108,6 @@ def test_on_the_matrix_units(name, time, rows, hidden, networks, processors, mat
     check(name, time, rows, hidden, (networks,), precision="tf32", tolerance=2e-3 if time < 10 else None)
 
 
-@pytest.mark.parametrize("rows", [20, 33])
-@pytest.mark.parametrize("name", ON_MATRIX_UNITS)
-def test_two_tiles_at_a_time_give_what_one_gives(name, rows, matrix_units, monkeypatch):
-    """To the bit, with an even number of tiles and an odd one."""
-    matrix_units(9)
-    parts = map_single(problem(name, 4, rows, 200, (3,)))
-    results = []
-    for tiles in (2, 1):
-        monkeypatch.setattr(plans.Division, "time", lambda own, *_, tiles=tiles: (own.units != 64, own.tiles != tiles))
-        plan.cache_clear()
-        assert division_of(name, 3, rows, 200, "tf32").tiles == tiles
-        states, gradients = run(fused.scan, *parts, precision="tf32")
-        results.append([*states, *gradients.values()])
-    assert all(torch.equal(two, one) for two, one in zip(*results, strict=True))
-
-
 def test_a_recurrent_bias_on_the_matrix_units(matrix_units):
     matrix_units(4)
     check("gru", 2, 17, 48, (2,), precision="tf32", tolerance=2e-3, recurrent_bias=True)

@@ -5,10 +5,16 @@ Nothing here reaches the network: the mirrors are folders and servers of the tes
 
 import gzip
 import hashlib
+import io
 import socket
 import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import numpy as np
 import pytest
@@ -17,6 +23,7 @@ from hypothesis import strategies as st
 
 from mnist_files import idx
 from multistable.tasks import MNISTError, mnist
+from multistable.tasks.download import SafeRedirects
 
 pytestmark = pytest.mark.usefixtures("nothing_from_outside")
 
@@ -130,10 +137,10 @@ def test_a_missing_file(folder, name):
 
 
 def test_a_file_that_cannot_be_read(folder, monkeypatch):
-    def refuse(path):
+    def refuse(path, mode):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(MNISTError, match=rf"{IMAGES}\.gz cannot be read \(Permission denied\); check its permissions"):
         mnist.load("train", folder)
 
@@ -186,14 +193,41 @@ def test_another_content(folder, contents):
         mnist.load("train", folder)
 
 
+def test_little_that_expands_to_much(folder, contents, monkeypatch):
+    """Ten megabytes of zeros in ten kilobytes: they are refused, and never in memory."""
+    monkeypatch.setattr(mnist, "LARGEST", 20_000)
+    (folder / f"{IMAGES}.gz").write_bytes(gzip.compress(bytes(10_000_000)))
+    tracemalloc.start()
+    with pytest.raises(MNISTError, match=rf"{IMAGES}\.gz: it has more than 20000 bytes, and no file of MNIST has; del"):
+        mnist.load("train", folder)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_file_larger_than_any_of_mnist(folder, monkeypatch):
+    monkeypatch.setattr(mnist, "LARGEST", 20_000)
+    (folder / f"{IMAGES}.gz").write_bytes(bytes(20_001))
+    with pytest.raises(MNISTError, match=rf"{IMAGES}\.gz: it has more than 20000 bytes, and no file of MNIST has; del"):
+        mnist.load("train", folder)
+
+
 # Download
+
+
+def kept():
+    """The names in the cache, without the file of the lock."""
+    return sorted(path.name for path in mnist.cache_folder().iterdir() if path.name != ".lock")
+
+
+def test_mirrors_are_asked_by_https(monkeypatch):
+    monkeypatch.undo()
+    assert all(mirror.startswith("https://") for mirror in mnist.MIRRORS)
 
 
 def test_a_download_is_kept(contents, digits, tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "MIRRORS", [mirror(contents, tmp_path / "mirror")])
     check("train", mnist.load("train"), digits)
-    kept = sorted(path.name for path in mnist.cache_folder().iterdir())
-    assert kept == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
+    assert kept() == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
     monkeypatch.setattr(mnist, "MIRRORS", [])
     check("train", mnist.load("train"), digits)
 
@@ -211,7 +245,7 @@ def test_no_damaged_file_is_kept(contents, tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "MIRRORS", [mirror(contents, tmp_path / "bad", cut)])
     with pytest.raises(MNISTError, match=r"could not be downloaded .* the gzipped file is truncated or damaged"):
         mnist.load("train")
-    assert not mnist.cache_folder().exists()
+    assert kept() == []
 
 
 def refused():
@@ -258,12 +292,49 @@ def test_a_server_that_breaks_off(contents, serve, monkeypatch):
 def test_a_server_that_does_not_answer(serve, monkeypatch):
     done = threading.Event()
     monkeypatch.setattr(mnist, "MIRRORS", [serve(lambda handler: done.wait(10))])
-    monkeypatch.setattr(mnist, "TIMEOUT", 0.1)
+    monkeypatch.setattr("multistable.tasks.download.TIMEOUT", 0.1)
     try:
         with pytest.raises(MNISTError, match=r"could not be downloaded .*timed out"):
             mnist.load("train")
     finally:
         done.set()
+
+
+def endless(handler, done, piece, pause):
+    """Answer with pieces until the client has gone."""
+    handler.send_response(200)
+    handler.end_headers()
+    with suppress(OSError):
+        while not done.wait(pause):
+            handler.wfile.write(piece)
+
+
+@pytest.mark.parametrize(
+    ("piece", "pause", "told"),
+    [
+        (b"0", 0.01, r"it took longer than 0.2 seconds"),
+        (bytes(10_000), 0, r"it has more than 20000 bytes"),
+    ],
+    ids=["a byte at a time", "no end"],
+)
+def test_a_server_that_does_not_stop(serve, monkeypatch, piece, pause, told):
+    done = threading.Event()
+    monkeypatch.setattr(mnist, "MIRRORS", [serve(lambda handler: endless(handler, done, piece, pause))])
+    monkeypatch.setattr(mnist, "LARGEST", 20_000)
+    monkeypatch.setattr("multistable.tasks.download.LONGEST", 0.2 if pause else 60)
+    try:
+        with pytest.raises(MNISTError, match=rf"could not be downloaded .*{IMAGES}\.gz: {told}"):
+            mnist.load("train")
+    finally:
+        done.set()
+
+
+def test_nobody_is_led_from_https_to_http():
+    asked = Request("https://mirror.test/file")
+    with pytest.raises(HTTPError, match=r"it leads to http://mirror.test/file, which is not HTTPS"):
+        SafeRedirects().redirect_request(asked, io.BytesIO(), 302, "Found", {}, "http://mirror.test/file")
+    elsewhere = SafeRedirects().redirect_request(asked, None, 302, "Found", {}, "https://other.test/file")
+    assert elsewhere.full_url == "https://other.test/file"
 
 
 def test_a_cache_that_cannot_be_written(contents, tmp_path, monkeypatch):
@@ -281,7 +352,37 @@ def test_an_interrupted_write_leaves_nothing(contents, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         mnist.load("train")
-    assert list(mnist.cache_folder().iterdir()) == []
+    assert kept() == []
+
+
+def test_what_killed_downloads_left_is_removed(contents, tmp_path, monkeypatch):
+    monkeypatch.setattr(mnist, "MIRRORS", [mirror(contents, tmp_path / "mirror")])
+    mnist.cache_folder().mkdir(parents=True)
+    (mnist.cache_folder() / f".{IMAGES}.gz.0123456789abcdef.part").touch()
+    mnist.load("train")
+    assert kept() == ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"]
+
+
+def test_processes_that_begin_together_download_a_file_once(contents, digits, serve, monkeypatch):
+    asked, both = [], threading.Barrier(2)
+
+    def answer(handler):
+        asked.append(handler.path)
+        body = gzip.compress(contents[handler.path.removeprefix("/").removesuffix(".gz")])
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    def load():
+        both.wait()
+        check("train", mnist.load("train"), digits)
+
+    monkeypatch.setattr(mnist, "MIRRORS", [serve(answer)])
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(load), pool.submit(load)]:
+            done.result()
+    assert sorted(asked) == [f"/{IMAGES}.gz", "/train-labels-idx1-ubyte.gz"]
 
 
 def test_a_damaged_file_in_the_cache(contents, tmp_path, monkeypatch):

@@ -106,12 +106,25 @@ def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, unit
         ({"version": "double", "hidden_size": 7}, "hidden_size must be even"),
         ({"cell_options": [1]}, r"cell_options must be a dict, arguments of the cell by their names, got \[1\]"),
         ({"cell": "chrono", "cell_options": {"t_max": 1}}, "t_max must be greater than 2, got 1"),
-        ({"cell": "chrono", "cell_options": {"t_max": "a"}}, "cell_options must be as the cell 'chrono' takes them"),
+        ({"cell": "chrono", "cell_options": {"t_max": "a"}}, "t_max must be a positive number, got 'a'"),
+        ({"validation": "much"}, r"validation must lie in \[0, 1\], got 'much'"),
+        ({"selection": None}, r"selection must lie in \[0, 1\], got None"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(change, message):
     with pytest.raises(ValueError, match=message):
         small(**change)
+
+
+def test_options_that_a_cell_cannot_take_are_refused(monkeypatch):
+    class Halved(CELLS["gru"]):
+        def __init__(self, *sizes, share=2, **factory):
+            super().__init__(*sizes, **factory)
+            self.share = 1 / share
+
+    monkeypatch.setitem(CELLS, "halved", Halved)
+    with pytest.raises(ValueError, match="cell_options must be as the cell 'halved' takes them"):
+        small(cell="halved", cell_options={"share": "a"})
 
 
 @pytest.mark.parametrize("make", [small, small_agent])

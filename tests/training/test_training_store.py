@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, files, load, train
-from multistable.training.files import write_atomically
+from multistable import files
+from multistable.files import write_atomically
+from multistable.training import BusyRunError, Callback, DamagedRunError, RunFolder, load, train
 from multistable.training.store import Checkpoint
 from small_agents import small_agent
 from small_runs import StopAt, StopError, small
@@ -137,6 +138,12 @@ def test_control_characters_of_results_are_refused(tmp_path, entry):
     assert "\x1b" not in str(refused.value)
 
 
+def test_a_number_beyond_all_others_is_refused(tmp_path):
+    (tmp_path / "summary.json").write_text(json.dumps({"results": {"warmup": None, "loss": 10**400}, "record": {}}))
+    with pytest.raises(DamagedRunError, match=r"results.loss must be a finite number or null, got 1000"):
+        RunFolder(tmp_path).summary()
+
+
 def test_a_line_of_metrics_of_another_kind_of_runs_is_named(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps(ROW))
     with pytest.raises(DamagedRunError, match="episode must be 0 or a positive integer, got nothing in its line 1"):
@@ -150,6 +157,10 @@ def test_a_line_of_metrics_of_another_kind_of_runs_is_named(tmp_path):
         (
             '{"outcome": "multistable", "vaa_star": [1], "vaa": 1}',
             ": vaa_star must be a list of lists of numbers",
+        ),
+        (
+            '{"outcome": "multistable", "vaa_star": [[1], [1, 2]], "vaa": 1}',
+            ": vaa_star must be a list of lists of numbers, as many in each",
         ),
         ('{"outcome": "diverged"}', ": reason must be a printable text, got nothing"),
     ],
@@ -252,6 +263,9 @@ def test_no_link_is_followed(tmp_path):
         (folder / name).symlink_to(outside)
     RunFolder(folder).write_json("summary.json", {})
     assert not (folder / "summary.json").is_symlink()
+    (folder / ".lock").symlink_to(outside)
+    with pytest.raises(OSError, match=r"\.lock"), RunFolder(folder).claimed():
+        pass
     assert outside.read_bytes() == b"kept"
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from multistable.arguments import positive_number
 from multistable.cells import initial
 from multistable.cells.lstm import LSTM
 
@@ -25,7 +26,7 @@ class ChronoLSTM(LSTM):
         recurrent_bias: bool = False,
         **factory: Any,
     ) -> None:
-        if not t_max > 2:
+        if not (t_max := positive_number("t_max", t_max)) > 2:
             raise ValueError(f"t_max must be greater than 2, got {t_max!r}")
         super().__init__(input_size, hidden_size, recurrent_bias=recurrent_bias, **factory)
         if self.recurrent_bias is not None:

@@ -22,6 +22,8 @@ class Limit:
     """
 
     def __init__(self, minutes: float | None, left: Callable[[], int] | None = None) -> None:
+        if minutes is not None and not minutes >= 0:
+            raise ValueError(f"--minutes must be 0 or more, got {minutes}")
         self.callbacks: list[Callback] = [] if minutes is None else [Deadline(minutes)]
         self.problems: list[str] = []
         self._minutes, self._left = minutes, left

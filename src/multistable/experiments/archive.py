@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from multistable.experiments.experiment import Result
+from multistable.files import write_atomically
 from multistable.training import Config
-from multistable.training.files import write_atomically
 from multistable.training.store import config_of
 from multistable.training.summary import (
     LIST,

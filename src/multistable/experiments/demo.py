@@ -12,9 +12,9 @@ from multistable.dynamics.measure import lyapunov
 from multistable.experiments import demo_page
 from multistable.experiments.experiment import Result
 from multistable.experiments.settling import settling
+from multistable.files import write_atomically
 from multistable.tasks import CopyFirstInput
 from multistable.training import Callback, Model, RunConfig, RunFolder, load, train
-from multistable.training.files import write_atomically
 from multistable.training.seeds import generator
 from multistable.training.store import DamagedRunError
 

@@ -170,7 +170,12 @@ class Spread:
         return self.deviation / self.runs**0.5
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} ± {self.deviation:.2g}"
+        return f"{_plain(self.mean, 3)} ± {_plain(self.deviation, 2)}"
+
+
+def _plain(value: float, digits: int) -> str:
+    """A number with some significant digits; from a hundred on all of those before the point, without an exponent."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
 
 
 def spread_of(values: Iterable[float | None]) -> Spread | None:

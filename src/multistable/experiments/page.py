@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from multistable.extras import missing
-from multistable.training.files import write_atomically
+from multistable.files import write_atomically
 
 try:
     import jinja2

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multistable.experiments.claims import CLAIMS, Claim, Finding
+from multistable.experiments.claims.base import without_links
 from multistable.experiments.experiment import Experiment, Picture, Result, Source, finished, results_of
 from multistable.experiments.figures import png, svg
 from multistable.experiments.page import write_page
 from multistable.experiments.paper.contents import Place, names, places
 from multistable.experiments.pictures import IN_PAPER, setting
 from multistable.experiments.scales import Scale
-from multistable.training.files import write_atomically
+from multistable.files import write_atomically
 
 PAGE = "report.html"
 PICTURES = "pictures"
@@ -117,6 +118,7 @@ def write_report(
         sections=sections,
         findings=list(found.values()),
         names=names,
+        plain=without_links,
         command=command,
         seconds=wall_time(results.values()),
         records=sorted({_versions(result) for result in results.values()}),

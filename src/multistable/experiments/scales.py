@@ -89,9 +89,16 @@ class Scale:
         )
 
     def changes_of(self, config: Config) -> dict[str, Any]:
-        """The settings of a run that are not the paper's. A run that never measures VAA does not at any scale."""
-        changes = self.agents if isinstance(config, AgentConfig) else self.changes
-        return changes if config.vaa_every else {**changes, "vaa_every": 0}
+        """The settings of a run that are not the paper's.
+
+        A run that never measures VAA does not at any scale, and a small batch of the warmup stays as it is.
+        """
+        changes = dict(self.agents if isinstance(config, AgentConfig) else self.changes)
+        if not config.vaa_every:
+            changes["vaa_every"] = 0
+        if config.warmup_batch_size < changes.get("warmup_batch_size", 0):
+            del changes["warmup_batch_size"]
+        return changes
 
     def seeds_of(self, config: Config) -> int:
         """How many runs are made of such a run, each with its own seed."""

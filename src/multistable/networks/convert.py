@@ -110,9 +110,11 @@ def from_torch(module: Any) -> RNN:
     """
     layers = torch_recurrences(module)
     if not isinstance(module, nn.RNNBase):
-        raise TypeError(f"expected a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
+        raise TypeError(f"module must be a torch.nn.GRU, torch.nn.LSTM or torch.nn.RNN, got {type(module).__name__}")
     if layers is None:
-        raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(module).__name__} with some: ms.measure takes it as it is")
+        raise TypeError(
+            f"module: {_WEIGHTS_ALONE}, got a {type(module).__name__} with some: ms.measure takes it as it is"
+        )
     if module.proj_size:
         raise ValueError(f"{type(module).__name__} with proj_size={module.proj_size} is not supported by ms.RNN")
     like = next(module.parameters())
@@ -143,16 +145,16 @@ def to_torch(network: RNN) -> nn.RNNBase:
     It has the dropout, the directions and, with ``bias=False``, the lack of biases of the network.
     """
     if not isinstance(network, RNN):
-        raise TypeError(f"expected an ms.RNN, got {type(network).__name__}")
+        raise TypeError(f"network must be an ms.RNN, got {type(network).__name__}")
     if not is_only(network, RNN):
-        raise TypeError(f"{_WEIGHTS_ALONE}, got a {type(network).__name__} with some")
+        raise TypeError(f"network: {_WEIGHTS_ALONE}, got a {type(network).__name__} with some")
     cells = _cells_of(network)
     torch_kinds: dict[type[Cell[Any]], Any] = {GRU: nn.GRU, LSTM: nn.LSTM, Elman: nn.RNN}
     kind: Any = LSTM if type(cells[0]) is ChronoLSTM else type(cells[0])
     if kind not in torch_kinds:
         raise TypeError(
-            "only networks of single gru, lstm or chrono layers have a torch.nn counterpart, or networks that "
-            "ms.from_torch made from a torch.nn.RNN"
+            "network must have a torch.nn counterpart: single gru, lstm or chrono layers, or what ms.from_torch "
+            "made of a torch.nn.RNN"
         )
     options = {"nonlinearity": cells[0].nonlinearity} if kind is Elman else {}
     like = next(network.parameters())

@@ -1,12 +1,13 @@
 """Networks of one architecture, advanced and trained together through a leading dimension of their weights."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import shown
 from multistable.cells import Cell
 from multistable.networks.rnn import RNN
 
@@ -25,6 +26,8 @@ class Ensemble(nn.Module):
 
     def __init__(self, members: Sequence[RNN]) -> None:
         super().__init__()
+        if not isinstance(members, Iterable):
+            raise TypeError(f"members must be a list of ms.RNN networks, got {shown(members)}")
         members = list(members)
         _check_members(members)
         self._members = len(members)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import shown
 from multistable.cells.base import Cell
 from multistable.networks.pieces import at_end, reversed_in_time
 from multistable.scan import read, scan
@@ -161,11 +162,17 @@ class Double(CellLayer):
 
     def __init__(self, warmed: Cell[Any], transient: Cell[Any]) -> None:
         super().__init__()
+        for name, cell in (("warmed", warmed), ("transient", transient)):
+            if not isinstance(cell, Cell):
+                raise TypeError(f"{name} must be a Cell, got {shown(cell)}")
         if warmed.input_size != transient.input_size:
             raise ValueError(
                 "both halves of a double layer read the same input, "
                 f"got input_size {warmed.input_size} and {transient.input_size}"
             )
+        kinds = [{(p.dtype, p.device) for p in cell.parameters()} for cell in (warmed, transient)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"warmed and transient must have weights of one type on one device, got {kinds}")
         self.warmed = warmed
         self.transient = transient
 

@@ -334,7 +334,7 @@ def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Call
 
 def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
     other_class = isinstance(spec, type) and not issubclass(spec, Cell)
-    if callable(spec) and not other_class and not isinstance(spec, nn.Module):
+    if callable(spec) and not (other_class or inspect.isabstract(spec) or isinstance(spec, nn.Module)):
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from multistable.arguments import check_positive_number, count, positive_integer, share, truth_value
+from multistable import arguments
+from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.networks import RNN, Ensemble
 from multistable.rl.network import QNetwork, Stage, stages_of
@@ -41,8 +42,7 @@ WARMUP_BATCH_SIZE = 200
 
 
 def _norm(name: str, value: Any) -> float:
-    check_positive_number(name, value)
-    return float(value)  # 1 and 1.0 are one run, with one name.
+    return arguments.positive_number(name, value)  # 1 and 1.0 are one run, with one name.
 
 
 @documented

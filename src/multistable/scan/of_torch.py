@@ -16,6 +16,10 @@ from multistable.scan import cpu, cudnn
 FASTEST_ON_THE_CPU = ("LSTM",)
 """Whose kernels on the CPU take less time than the loop made from the step, by ``benchmarks/calls.py``."""
 
+MOST_UNITS, MOST_NUMBERS = 512, 2**19
+"""Where cuDNN takes less time than the kernels made from the step: in layers of more units, and, where each row of a
+product takes as long, in float32 with so many numbers in the gates of a step."""
+
 
 def supported(cell: Cell[Any], u: Tensor) -> str | None:
     """Why PyTorch's kernels cannot advance ``cell`` over inputs ``(time, ..., n, input_size)``; None if they can."""
@@ -40,7 +44,10 @@ def supported(cell: Cell[Any], u: Tensor) -> str | None:
 
 def is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
     """Whether they take less time than the loop made from the cell's step, by ``benchmarks/calls.py``."""
-    return not u.is_cuda and cell.torch_kind in FASTEST_ON_THE_CPU
+    if not u.is_cuda:
+        return cell.torch_kind in FASTEST_ON_THE_CPU
+    of_a_step = len(cell.torch_gates) * cell.hidden_size * u.shape[1]
+    return cell.hidden_size > MOST_UNITS or (precision == "ieee" and of_a_step >= MOST_NUMBERS)
 
 
 def read(cell: Cell[Any], u: Tensor, state: Any, *, precision: str) -> tuple[Tensor, Any]:

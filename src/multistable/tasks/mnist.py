@@ -3,17 +3,19 @@
 import gzip
 import hashlib
 import http.client
+import io
 import math
 import os
-import tempfile
-import urllib.request
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
+from filelock import FileLock, Timeout
 
+from multistable import files
 from multistable.tasks.base import Split
+from multistable.tasks.download import LONGEST, download
 
 FILES: dict[Split, tuple[str, str]] = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -29,11 +31,11 @@ CHECKSUMS = {
 }
 """MD5 of the uncompressed content."""
 
-MIRRORS = ["https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"]
-"""Where the gzipped files are, tried in this order."""
+LARGEST = 50_000_000
+"""Bytes that no file of MNIST exceeds, gzipped or not: the largest has 47,040,016."""
 
-TIMEOUT = 30.0
-"""Seconds to wait for an answer of a mirror."""
+MIRRORS = ["https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"]
+"""Where the gzipped files are, tried in this order."""
 
 VARIABLE = "MULTISTABLE_DATA"
 
@@ -118,18 +120,28 @@ def _find(folder: Path, name: str) -> Path:
 
 def _read(path: Path, name: str) -> np.ndarray:
     try:
-        return _decode(path.read_bytes(), name)
+        with path.open("rb") as file:
+            return _decode(_limited(file), name)
     except OSError as error:
         raise MNISTError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     except ValueError as error:
         raise MNISTError(f"{path}: {error}; delete it and fetch it again, or {_INSTEAD}") from error
 
 
+def _limited(file: BinaryIO | gzip.GzipFile) -> bytes:
+    """What is in a file, of which no more is read than any file of MNIST has: little can be made to expand to much."""
+    content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes, and no file of MNIST has")
+    return content
+
+
 def _decode(content: bytes, name: str) -> np.ndarray:
     """The array in a file, gzipped or not; a ``ValueError`` says what is wrong with it."""
     if content.startswith(_GZIP):
         try:
-            content = gzip.decompress(content)
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+                content = _limited(file)
         except (EOFError, OSError, zlib.error) as error:
             raise ValueError(f"the gzipped file is truncated or damaged ({error})") from error
     dimensions = int(name.split("-")[2].removeprefix("idx"))
@@ -146,41 +158,32 @@ def _decode(content: bytes, name: str) -> np.ndarray:
 
 def _cached(name: str) -> np.ndarray:
     path = cache_folder() / f"{name}.gz"
-    if path.is_file():
-        return _read(path, name)
-    content, array = _download(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content)
-    except OSError as error:
-        raise MNISTError(
-            f"{path} cannot be written ({error.strerror}); set XDG_CACHE_HOME to a folder that can, or {_INSTEAD}"
-        ) from error
-    return array
+    if not path.is_file():
+        try:
+            files.make_folders(path.parent)
+            # Processes that begin together download a file once.
+            with FileLock(path.parent / ".lock", timeout=len(MIRRORS) * LONGEST):
+                files.remove_parts(path.parent)
+                if not path.is_file():
+                    files.write_atomically(path, _download(name))
+        except Timeout as error:
+            raise MNISTError(f"another process has been downloading to {path.parent} for too long; end it") from error
+        except OSError as error:
+            raise MNISTError(
+                f"{path} cannot be written ({error.strerror}); set XDG_CACHE_HOME to a folder that can, or {_INSTEAD}"
+            ) from error
+    return _read(path, name)
 
 
-def _download(name: str) -> tuple[bytes, np.ndarray]:
-    """The gzipped file and the array in it, from the first mirror that has it intact."""
+def _download(name: str) -> bytes:
+    """The gzipped file, from the first mirror that has it intact."""
     problems = []
     for mirror in MIRRORS:
         url = f"{mirror}{name}.gz"
         try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
-                content = response.read()
-            return content, _decode(content, name)
+            content = download(url, LARGEST)
+            _decode(content, name)
+            return content
         except (OSError, http.client.HTTPException, ValueError) as error:
             problems.append(f"{url}: {error}")
     raise MNISTError(f"MNIST could not be downloaded ({'; '.join(problems)}); check the network, or {_INSTEAD}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write the whole file or nothing, also if the process is killed or two processes write at once."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        unfinished = Path(file.name)
-        try:
-            file.write(content)
-            file.close()
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink()
-            raise

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from multistable.arguments import count, positive_integer, truth_value
+from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.registry import Registry
-from multistable.setting import TRAINING, about, documented, one_of, optional, positive_number, setting
+from multistable.setting import TRAINING, about, documented, one_of, optional, positive_number, setting, unchanged
 from multistable.tasks import TASKS, Task
 from multistable.training.settings import Config, Version, warmed
 
@@ -63,8 +63,8 @@ class RunConfig(Config):
     testing_sequences: int | None = setting(
         None, "Size of the test set.", optional(positive_integer), TRAINING, unless_given="the task's own"
     )
-    validation: float = setting(0.2, "Share of the learning set to choose the best epoch by.")
-    selection: float = setting(0.0, "Share of the learning set to choose hyperparameters by.")
+    validation: float = setting(0.2, "Share of the learning set to choose the best epoch by.", unchanged(share))
+    selection: float = setting(0.0, "Share of the learning set to choose hyperparameters by.", unchanged(share))
     pretraining_epochs: int = setting(
         20,
         "Passes over the training set on the auxiliary loss alone, before the epochs on both.",

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from multistable.training import files
+from multistable import files
 from multistable.training.kinds import config_class
 from multistable.training.settings import Config
 from multistable.training.summary import OBJECT, TEXT, check_course, check_entries, check_kind, check_row, check_summary

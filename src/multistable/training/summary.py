@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,7 +23,20 @@ class Kind(NamedTuple):
 
 def _is_number(value: Any) -> bool:
     """Finite numbers only: what has diverged is stored as null, and a NaN would spoil every mean."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_shown(value) and math.isfinite(value)
+
+
+def _is_shown(value: Any) -> bool:
+    """Numbers that can be written with so many digits: not an integer beyond all floating-point numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) <= sys.float_info.max
+
+
+def _is_table(value: Any) -> bool:
+    """Rows of numbers, all of one length."""
+    rows = isinstance(value, list) and all(isinstance(row, list) and all(map(_is_shown, row)) for row in value)
+    return rows and len(set(map(len, value))) <= 1
 
 
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
@@ -35,11 +49,8 @@ MEASURED = Kind(
     "a finite number, true, false or null", lambda value: isinstance(value, bool | None) or NUMBER.fits(value)
 )
 # Of what is only shown. A warmup that went wrong may have stored a NaN.
-SHOWN = Kind("a number", lambda value: isinstance(value, int | float))
-STEPS = Kind(
-    "a list of lists of numbers",
-    lambda value: isinstance(value, list) and all(isinstance(v, list) and all(map(SHOWN.fits, v)) for v in value),
-)
+SHOWN = Kind("a number", _is_shown)
+STEPS = Kind("a list of lists of numbers, as many in each", _is_table)
 WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
 
 UNITS = ("epoch", "episode")

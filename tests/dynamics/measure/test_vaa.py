@@ -1,6 +1,7 @@
 """VAA and VAA*: their definitions and the properties that follow from them."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -186,3 +187,19 @@ def test_a_network_in_place_of_states_is_pointed_to_the_measure(function):
 def test_no_tensor_is_printed_in_an_error(function):
     with pytest.raises(ValueError, match=r"eps must be a positive number, got Tensor of shape \(5, 20, 1\)$"):
         function(torch.randn(5, 2), torch.randn(5, 20, 1))
+
+
+@pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
+def test_any_number_that_float32_has_is_a_tolerance(function):
+    states = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    assert function(states, Fraction(1, 2)) == function(states, 0.5)
+    for eps in (5e-324, 1e300, 10**400):
+        with pytest.raises(ValueError, match="eps must be a positive number"):
+            function(states, eps)
+
+
+@pytest.mark.parametrize("function", [ms.vaa, ms.vaa_star])
+@pytest.mark.parametrize("states", [torch.eye(3).to_sparse(), torch.eye(3, device="meta")], ids=["sparse", "meta"])
+def test_states_without_all_their_values_are_refused(function, states):
+    with pytest.raises(TypeError, match="states must be a tensor with all its values, got one in torch"):
+        function(states)

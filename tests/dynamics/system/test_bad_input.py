@@ -199,8 +199,9 @@ def test_what_has_no_time_loops(thing):
 
 
 def test_an_algorithm_that_is_not_known(rnn):
-    with pytest.raises(ValueError, match="algorithm must be one of 'fast', 'reliable', 'paper', got 'other'"):
-        ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm="other")
+    for name in ("other", ["paper"]):
+        with pytest.raises(ValueError, match="algorithm must be one of 'fast', 'reliable', 'paper', got"):
+            ms.warmup(rnn, torch.zeros(5, 250, 2), algorithm=name)
 
 
 def test_a_network_without_recurrent_layers(call):
@@ -228,6 +229,11 @@ def test_tokens_for_a_bare_network(call, rnn):
 def test_what_is_no_module(call):
     with pytest.raises(TypeError, match=r"rnn must be a torch.nn.Module, got function"):
         call(lambda x: x, torch.zeros(5, 250, 2))
+
+
+def test_a_network_without_values(call):
+    with pytest.raises(ValueError, match="rnn must have weights with values, got a GRU on the device meta"):
+        call(nn.GRU(2, 4, device="meta"), torch.zeros(5, 250, 2))
 
 
 def test_nothing_that_can_be_warmed_up(rnn):

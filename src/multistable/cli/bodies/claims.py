@@ -8,6 +8,7 @@ from rich.text import Text
 from multistable.cli.console import console, table
 from multistable.cli.experiments import chosen, chosen_scale, results_in
 from multistable.experiments.claims import FAILS, HOLDS, Finding
+from multistable.experiments.claims.base import without_links
 from multistable.experiments.report import verdicts
 from multistable.experiments.scales import Scale
 
@@ -30,10 +31,12 @@ def show_claims(found: Sequence[Finding], scale: Scale, runs: str, details: bool
         verdict = Text(finding.verdict_at(scale), style=STYLES.get(finding.verdict, ""))
         listing.add_row(finding.claim.name, finding.claim.statement, verdict, "\n".join(finding.tally))
     console().print(listing)
+    for finding in found:
+        if reason := finding.reason_at(scale):
+            console().print(f"{finding.claim.name}, {finding.verdict}, why: {without_links(reason)}", markup=False)
     for finding in found if details else ():
         if finding.checks:
             console().print(f"{finding.claim.name}: {finding.claim.statement}")
         for check in finding.checks:
             for indent, one in (("  ", check), *(("    ", case) for case in check.cases)):
-                answer = {True: "yes", False: "no", None: "open"}[one.right]
-                console().print(f"{indent}{answer}: {one.said}")
+                console().print(f"{indent}{one.answer}: {one.said}")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number, positive_integers, truth_value
+from multistable.arguments import positive_integers, positive_number, truth_value
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import OnSteps, Stabilised, stabilise, unseen
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
@@ -110,7 +110,7 @@ def measure(
     batches, batch_size, stabilisation = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
-    check_positive_number("eps", eps)
+    eps = positive_number("eps", eps)
     progress = progress if progress is None else truth_value("progress", progress)
 
     def one(network: nn.Module, sequences: Any, turn: Turn) -> Measure:

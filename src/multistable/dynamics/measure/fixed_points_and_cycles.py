@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number, positive_integers
+from multistable.arguments import positive_integers, positive_number
 from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, measuring, settled_states
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
@@ -70,7 +70,7 @@ def attractors(
     batches, batch_size, stabilisation, longest = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest
     )
-    check_positive_number("eps", eps)
+    eps = positive_number("eps", eps)
     with measuring(rnn, sequences, batch_size) as (system, data):
         draws, size = Draws(generator, system.members), min(batch_size, len(data))
         settled, u = settled_states(system, data, draws, batches, size, stabilisation)

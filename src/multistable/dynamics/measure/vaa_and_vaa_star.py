@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number
+from multistable.arguments import positive_number
 
 
 def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
@@ -21,7 +21,7 @@ def vaa(states: Tensor, eps: float = 1e-4) -> Tensor:
         ``(...)`` in float64, each in [1/n, 1].
     """
     _check_states(states)
-    check_positive_number("eps", eps)
+    eps = positive_number("eps", eps)
     # Distances are computed in float64, so that cancellation does not decide. The margin allows for the rounding of the
     # states themselves: those that would be eps apart without it are the same.
     margin = 1 + 4 * torch.finfo(_at_least_single(states.dtype)).eps
@@ -42,7 +42,7 @@ def vaa_star(states: Tensor, eps: float = 1e-4) -> Tensor:
         ``(...)``, each in [1/n, 1].
     """
     _check_states(states)
-    check_positive_number("eps", eps)
+    eps = positive_number("eps", eps)
     value = proxy(states, eps)
     # Rounding may leave the interval by an ulp; the gradient is that of the formula.
     return value + (value.clamp(1 / states.shape[-2], 1) - value).detach()
@@ -74,6 +74,8 @@ def _check_states(states: Any) -> None:
     if not isinstance(states, Tensor):
         hint = "; ms.measure takes a network and its sequences" if isinstance(states, nn.Module) else ""
         raise TypeError(f"states must be a tensor (..., n, d), got {type(states).__name__}{hint}")
+    if states.layout is not torch.strided or states.is_meta:
+        raise TypeError(f"states must be a tensor with all its values, got one in {states.layout} on {states.device}")
     if states.dim() < 2 or states.shape[-2] == 0:
         raise ValueError(f"states must be (..., n, d) with n >= 1, got shape {tuple(states.shape)}")
     if not states.is_floating_point():

@@ -209,6 +209,8 @@ def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -
     """
     rnn = unwrapped(rnn)
     _check_module(rnn)
+    if any(parameter.is_meta for parameter in rnn.parameters()):
+        raise ValueError(f"rnn must have weights with values, got a {type(rnn).__name__} on the device meta")
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))

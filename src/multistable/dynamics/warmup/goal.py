@@ -49,7 +49,7 @@ def _targets(target: float | Sequence[float], members: int | None) -> Tensor:
     """The targets ``(...)``: one number for all, or one for each member of an ensemble."""
     try:
         values = torch.as_tensor(target, dtype=torch.float64, device="cpu")
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"target must be a number in [0, 1], got {shown(target)}") from error
     if torch.as_tensor(target, device="cpu").dtype == torch.bool:
         raise ValueError(f"target must be a number in [0, 1], got {shown(target)}")

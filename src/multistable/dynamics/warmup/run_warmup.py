@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from multistable.arguments import (
     check_callable,
-    check_positive_number,
     positive_integer,
     positive_integers,
+    positive_number,
     shown,
     truth_value,
 )
@@ -131,12 +131,11 @@ def warmup(
         max_stabilisation=max_stabilisation,
         increment=increment,
     )
-    for name, value in (("eps", eps), ("lr", lr), ("tolerance", tolerance)):
-        check_positive_number(name, value)
+    given = {"eps": eps, "lr": lr, "tolerance": tolerance}
+    eps, lr, tolerance = (positive_number(name, value) for name, value in given.items())
     progress = progress if progress is None else truth_value("progress", progress)
-    if minutes is not None:
-        check_positive_number("minutes", minutes)
-    call_began, whole_budget = time.monotonic(), math.inf if minutes is None else 60.0 * float(minutes)
+    whole_budget = math.inf if minutes is None else 60 * positive_number("minutes", minutes)
+    call_began = time.monotonic()
     Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
 
     @interrupted_once  # of several parts each by itself
@@ -196,7 +195,7 @@ def warmup(
 
 
 def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
-    if algorithm not in DEFAULT_STEPS:
+    if algorithm not in list(DEFAULT_STEPS):
         raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
     check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
     if on_step is not None:

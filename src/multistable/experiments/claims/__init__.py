@@ -6,7 +6,7 @@ To add a claim, add an entry to ``CLAIMS`` in a file of this folder. A new file 
 import importlib
 import pkgutil
 
-from multistable.experiments.claims.base import FAILS, HOLDS, OPEN, Check, Claim, Finding
+from multistable.experiments.claims.base import FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim, Finding
 
 
 def _declared() -> list[Claim]:
@@ -20,4 +20,4 @@ CLAIMS: dict[str, Claim] = {
 }
 """By name: the paper's claims from C1 on, then the questions that the paper leaves open from Q1 on."""
 
-__all__ = ["CLAIMS", "FAILS", "HOLDS", "OPEN", "Check", "Claim", "Finding"]
+__all__ = ["CLAIMS", "FAILS", "HOLDS", "OPEN", "UNDECIDED", "Answer", "Check", "Claim", "Finding"]

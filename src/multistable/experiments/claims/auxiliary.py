@@ -5,6 +5,7 @@ from itertools import product
 from typing import NamedTuple
 
 from multistable.experiments.claims.base import (
+    Answer,
     Check,
     Claim,
     below,
@@ -14,6 +15,7 @@ from multistable.experiments.claims.base import (
     mostly,
     settings,
     spread_of_runs,
+    title,
 )
 from multistable.experiments.claims.learning import MONOSTABLE, MULTISTABLE
 from multistable.experiments.claims.warming import on
@@ -75,14 +77,14 @@ def promotes_multistability(results: Sequence[Result]) -> list[Check]:
 def _risen(chosen: Sequence[Result], task: Task, cell: str) -> Check:
     ends = [vaa_of_pretraining(r) for r in chosen if r.config.task == task and r.config.cell == cell]
     before, after = (spread_of_runs(None if pair is None else pair[i] for pair in ends) for i in (0, 1))
-    return less((f"{task}, {cell}, VAA before pretraining", "after"), (before, after), 1 / MULTISTABLE)
+    return less((f"{title(task)}, {cell}, VAA before pretraining", "after"), (before, after), 1 / MULTISTABLE)
 
 
 def _denoising_of_grus(chosen: Sequence[Result]) -> list[Check]:
     grus = [r for r in chosen if isinstance(r.config.task, Denoising) and r.config.cell == "gru"]
     loss = by(grus, lambda config: config.task, "test_loss")
-    learned = [below(f"{task}, gru, test loss after pretraining", loss[task], LOW) for task in settings(grus)]
-    lacking = [Check(f"Denoising, gru: {check.said}", None) for check in covering(grus, TASKS[Denoising])]
+    learned = [below(f"{title(task)}, gru, test loss after pretraining", loss[task], LOW) for task in settings(grus)]
+    lacking = [Check(f"Denoising, gru: {check.said}", Answer.OPEN) for check in covering(grus, TASKS[Denoising])]
     return [*lacking, *learned]
 
 
@@ -97,7 +99,7 @@ def warmup_is_cheap(results: Sequence[Result]) -> list[Check]:
             known = [entry for entry in map(cost, mine) if entry is not None]
             both.append(costs(known) if known else (None, None))
         for what, *spreads in zip(("seconds", "gradient steps"), *both, strict=True):
-            names = f"{task}, {cell}, {what} of a warmup", "of a pretraining"
+            names = f"{title(task)}, {cell}, {what} of a warmup", "of a pretraining"
             checks.append(less(names, (spreads[0], spreads[1])))
     return checks
 

@@ -1,26 +1,46 @@
 """What a claim of the paper is, and how stored results confirm or refute it."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from multistable.experiments.experiment import Result, Spread, grouped
 from multistable.experiments.paper.grids import TASKS
+from multistable.experiments.pictures import setting
 from multistable.experiments.scales import PAPER, Scale
 from multistable.tasks import Denoising, Task
 from multistable.training import Config
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
+HOLDS, FAILS, UNDECIDED, OPEN = "holds", "does not hold", "undecided", "not enough runs"
+
+
+class Answer(StrEnum):
+    """Whether a comparison came out as claimed."""
+
+    YES = "yes"
+    NO = "no"
+    EITHER = "cannot be told apart"
+    OPEN = "open"
+
 
 ENOUGH = 3
 """The least number of runs from which a kind of run is judged."""
 
 CLEARLY = 2.0
-"""Two means differ clearly if they are at least this many standard errors apart.
+"""Two means that are fewer standard errors apart than this cannot be told apart.
 
 This is lenient for three to five runs of each kind: by Student's t, equal means are that far apart in 8 to 12 cases of
 a hundred.
+"""
+
+UNLIKELY = 20.0
+"""A mean this many times as high as a limit refutes that it is below the limit, whatever its standard error.
+
+A loss is never negative. By Markov's inequality, the mean of any number of losses is 20 times its expectation in at
+most one case of 20. The standard error cannot say so where one network of five fails: the failure raises both.
 """
 
 NEGLIGIBLE = 0.01
@@ -33,15 +53,13 @@ class Check:
 
     Attributes:
         said: what was compared, with its numbers.
-        right: whether it came out as claimed; ``None`` without enough runs.
-        apart: how many standard errors its two means are apart; ``None`` without two means or without a spread.
+        answer: whether it came out as claimed; open without enough runs.
         cases: the comparisons that were counted, if this check counts cases.
         expected: how many cases there are in all.
     """
 
     said: str
-    right: bool | None
-    apart: float | None = None
+    answer: Answer
     cases: tuple["Check", ...] = ()
     expected: int = 0
 
@@ -57,6 +75,9 @@ class Claim:
         judge: makes the comparisons from whatever results there are.
         tasks: the tasks that it is about, at the paper's scale; runs on other tasks do not count. By default all of
             the paper's.
+        why: what is known of the reason where it does not hold or stays undecided, in Markdown whose links begin in
+            ``docs``; empty where nothing is known.
+        authors: what the authors' own code gives, where it was measured.
     """
 
     name: str
@@ -64,14 +85,25 @@ class Claim:
     labels: tuple[str, ...]
     judge: Callable[[Sequence[Result]], list[Check]]
     tasks: tuple[Any, ...] = TASKS
+    why: str = ""
+    authors: str = ""
 
     def finding(self, results: Sequence[Result]) -> "Finding":
-        """The verdict of the results: one comparison refutes the claim, all of them together confirm it."""
+        """The verdict of the results: one clear comparison refutes the claim, all of them together confirm it.
+
+        It is undecided where chance may have decided a comparison, whatever the others without enough runs would say.
+        """
         checks = self.judge(results)
-        if any(check.right is False for check in checks):
-            return Finding(self, FAILS, checks)
-        enough = bool(checks) and all(check.right for check in checks)
-        return Finding(self, HOLDS if enough else OPEN, checks)
+        return Finding(self, _verdict(checks), checks)
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    answers = {check.answer for check in checks}
+    if Answer.NO in answers:
+        return FAILS
+    if answers == {Answer.YES}:
+        return HOLDS
+    return UNDECIDED if Answer.EITHER in answers else OPEN
 
 
 @dataclass(frozen=True)
@@ -86,25 +118,27 @@ class Count:
     checks: tuple[Check, ...]
     expected: int | None = None
 
-    @property
-    def right(self) -> int:
-        """How many came out as claimed."""
-        return sum(check.right is True for check in self.checks)
+    def of(self, *answers: Answer) -> list[Check]:
+        """The comparisons with one of some answers."""
+        return [check for check in self.checks if check.answer in answers]
 
     @property
-    def wrong(self) -> list[Check]:
-        """The comparisons that contradict the claim."""
-        return [check for check in self.checks if check.right is False]
-
-    @property
-    def decided(self) -> int:
+    def made(self) -> int:
         """How many have enough runs."""
-        return self.right + len(self.wrong)
+        return len(self.checks) - len(self.of(Answer.OPEN))
 
     @property
-    def of_all(self) -> str:
-        """How many cases there are in all, in words; empty once all are decided."""
-        return "" if self.expected in (None, self.decided) else f", of {self.expected}"
+    def planned(self) -> int:
+        """How many there are in all."""
+        return len(self.checks) if self.expected is None else self.expected
+
+    def __str__(self) -> str:
+        what = "" if self.expected is None else " cases"
+        no, either = (len(self.of(answer)) for answer in (Answer.NO, Answer.EITHER))
+        told = f"{len(self.of(Answer.YES))} of {self.made}{what} as claimed"
+        told += f", {no} not" if no else ""
+        told += f", {either} cannot be told apart" if either else ""
+        return told if self.made == self.planned else f"{told}, of {self.planned} in all"
 
 
 @dataclass(frozen=True)
@@ -129,12 +163,21 @@ class Finding:
 
     @property
     def tally(self) -> list[str]:
-        """The counts in words: how many comparisons with enough runs came out as claimed."""
-        told = []
-        for count in self.counts:
-            what = "" if count.expected is None else " cases"
-            told += [f"{count.right} of {count.decided}{what} as claimed{count.of_all}"] if count.decided else []
-        return told or ["none"]
+        """The counts in words."""
+        return [str(count) for count in self.counts if count.made] or ["none"]
+
+    def reason_at(self, scale: Scale) -> str:
+        """Why the claim does not hold or stays undecided, in Markdown; empty for other verdicts.
+
+        Causes are known of runs at the paper's scale alone: elsewhere, and where none is known, the reason is open.
+        """
+        known = self.claim.why if scale.name == PAPER.name else ""
+        return (known or "open") if self.verdict in (FAILS, UNDECIDED) else ""
+
+
+def without_links(markdown: str) -> str:
+    """Markdown as plain text: of each link its words, then its target in ``docs`` in square brackets."""
+    return re.sub(r"\[([^\]]*)\]\(([^)]*)\)", r"\1 [docs/\2]", markdown)
 
 
 def enough(*spreads: Spread | None) -> bool:
@@ -142,46 +185,57 @@ def enough(*spreads: Spread | None) -> bool:
     return all(entry is not None and entry.runs >= ENOUGH and not entry.diverged for entry in spreads)
 
 
+def judged(said: str, ahead: float | None, error: float = 0.0, beside: str = "apart") -> Check:
+    """The answer to a comparison of two numbers.
+
+    Args:
+        said: what was compared, with its numbers.
+        ahead: by how much they differ in the claimed direction; ``None`` without enough runs.
+        error: the standard error of that.
+        beside: what follows on how many standard errors that is.
+    """
+    if ahead is None:
+        return Check(f"{said}?", Answer.OPEN)
+    apart = abs(ahead) / error if error else math.inf
+    answer = Answer.EITHER if apart < CLEARLY else Answer.YES if ahead > 0 else Answer.NO
+    told = f"{apart:.1f}" if apart < 10 else f"{apart:.0f}"
+    return Check(f"{said}? {told} standard errors {beside}" if error else f"{said}?", answer)
+
+
 def below(name: str, value: Spread | None, limit: float) -> Check:
-    """Whether a mean is below a limit."""
-    right = value.mean < limit if value is not None and enough(value) else None
-    return Check(f"{name}: {_said(value)}, below {limit:g}?", right)
+    """Whether a mean of numbers that are never negative is below a limit."""
+    if value is not None and enough(value) and value.mean >= UNLIKELY * limit:
+        return Check(f"{name}: {_said(value)}, below {limit:g}? {value.mean / limit:.0f} times that", Answer.NO)
+    return _beside(name, value, "below", limit, -1)
 
 
 def below_times_one(name: str, value: Spread | None, times: float, results: Sequence[Result]) -> Check:
     """Whether a mean VAA is below ``times`` / n; 1/n is the VAA of one attractor, and the results tell n."""
     n = max((r.config.vaa_batch_size for r in results), default=None)
-    return below(name, value, times / n) if n else Check(f"{name}: {_said(value)}, below {times:g}/n?", None)
+    return below(name, value, times / n) if n else Check(f"{name}: {_said(value)}, below {times:g}/n?", Answer.OPEN)
 
 
 def above(name: str, value: Spread | None, limit: float) -> Check:
     """Whether a mean is above a limit."""
-    right = value.mean > limit if value is not None and enough(value) else None
-    return Check(f"{name}: {_said(value)}, above {limit:g}?", right)
+    return _beside(name, value, "above", limit, 1)
 
 
-def less(
-    names: tuple[str, str], values: tuple[Spread | None, Spread | None], factor: float = 1.0, clearly: bool = False
-) -> Check:
-    """Whether one mean is less than ``factor`` times another, and how many standard errors they are apart.
+def _beside(name: str, value: Spread | None, where: str, limit: float, direction: int) -> Check:
+    said = f"{name}: {_said(value)}, {where} {limit:g}"
+    if value is None or not enough(value):
+        return judged(said, None)
+    return judged(said, direction * (value.mean - limit), value.error, "from it")
 
-    With ``clearly``, they have to be :data:`CLEARLY` standard errors apart.
-    """
+
+def less(names: tuple[str, str], values: tuple[Spread | None, Spread | None], factor: float = 1.0) -> Check:
+    """Whether one mean is less than ``factor`` times another."""
     first, second = values
-    right = apart = None
-    if first is not None and second is not None and enough(first, second):
-        right = first.mean < factor * second.mean
-        error = math.hypot(first.error, factor * second.error)
-        apart = abs(first.mean - factor * second.mean) / error if error else None
-        right = right and not (clearly and apart is not None and apart < CLEARLY)
     times = "" if factor == 1 else f"{factor:g} times "
-    than = f"{'clearly ' if clearly else ''}less than {times}{names[1]}"
-    errors = f" {_errors(apart, factor)}" if apart is not None else ""
-    return Check(f"{names[0]} {_said(first)}, {than} {_said(second)}?{errors}", right, apart)
-
-
-def _errors(apart: float, factor: float) -> str:
-    return f"{apart:.1f} standard errors " + ("apart" if factor == 1 else f"from {factor:g} times that mean")
+    said = f"{names[0]} {_said(first)}, less than {times}{names[1]} {_said(second)}"
+    if first is None or second is None or not enough(first, second):
+        return judged(said, None)
+    error = math.hypot(first.error, factor * second.error)
+    return judged(said, factor * second.mean - first.mean, error, f"from {times}that mean" if times else "apart")
 
 
 def as_low(
@@ -200,21 +254,33 @@ def as_low(
 
 
 def mostly(claimed: str, cases: Sequence[Check], expected: int) -> Check:
-    """Whether more than half of the ``expected`` cases are as claimed; decided once open cases cannot change it."""
-    right, wrong = ([case for case in cases if case.right is answer] for answer in (True, False))
-    half = expected / 2
-    verdict = True if len(right) > half else False if len(wrong) >= half else None
-    clear = [sum(case.apart is not None and case.apart >= CLEARLY for case in some) for some in (right, wrong)]
-    decided = len(right) + len(wrong)
-    open_ones = f" so far, of {expected} in all" if decided < expected else ""
-    counted = f"{claimed} in {len(right)} of {decided} cases{open_ones}"
-    errors = f"by {CLEARLY:g} standard errors or more: so in {clear[0]}, not so in {clear[1]}"
-    return Check(f"{counted} ({errors})", verdict, cases=tuple(cases), expected=expected)
+    """Whether more than half of the ``expected`` cases are as claimed; decided once open cases cannot change it.
+
+    Cases that cannot be told apart count for neither side.
+    """
+    count, half = Count(tuple(cases), expected), expected / 2
+    right, wrong = (len(count.of(answer)) for answer in (Answer.YES, Answer.NO))
+    missing = expected - count.made
+    if right > half:
+        answer = Answer.YES
+    elif wrong >= half:
+        answer = Answer.NO
+    else:
+        answer = Answer.OPEN if right + missing > half or wrong + missing >= half else Answer.EITHER
+    return Check(f"{claimed}: {count}; in more than half?", answer, tuple(cases), expected)
 
 
 def settings(results: Sequence[Result]) -> list[Task]:
     """The tasks of some results, from the easiest to the hardest."""
     return sorted({r.config.task for r in results}, key=lambda task: (task.length, getattr(task, "N", 0)))
+
+
+def title(task: Task | type) -> str:
+    """A task, or a kind of task, in words: ``denoising, T = 200, N = 5``."""
+    kind = task if isinstance(task, type) else type(task)
+    words = re.findall(r"[A-Z]{2,}|[A-Z][a-z]*", kind.__name__)
+    named = " ".join(word if word.isupper() else word.lower() for word in words)
+    return named if isinstance(task, type) else ", ".join(filter(None, (named, setting(task))))
 
 
 def forgets_long(task: Task) -> bool:
@@ -227,7 +293,7 @@ def covering(
 ) -> list[Check]:
     """An open check as long as results are missing for some of the ``expected`` settings of a claim."""
     there = len(settings(results))
-    return [] if there >= expected else [Check(f"{there} of {expected} {what}", None)]
+    return [] if there >= expected else [Check(f"{there} of {expected} {what}", Answer.OPEN)]
 
 
 def all_of(name: str, each: Iterable[bool | None], what: str) -> Check:
@@ -235,8 +301,9 @@ def all_of(name: str, each: Iterable[bool | None], what: str) -> Check:
     answers = list(each)
     known = [answer for answer in answers if answer is not None]
     lost = len(answers) - len(known)
-    right = None if len(known) < ENOUGH or (lost and all(known)) else all(known)
-    return Check(f"{name}: {sum(known)} of {len(answers)} runs {what}{_lost(lost)}", right)
+    open_ = len(known) < ENOUGH or (lost and all(known))
+    answer = Answer.OPEN if open_ else Answer.YES if all(known) else Answer.NO
+    return Check(f"{name}: {sum(known)} of {len(answers)} runs {what}{_lost(lost)}", answer)
 
 
 def by(results: Sequence[Result], key: Callable[[Config], Any], quantity: str) -> dict[Any, Spread | None]:

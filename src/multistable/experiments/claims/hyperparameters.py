@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-from multistable.experiments.claims.base import Check, Claim, all_of, by, less
+from multistable.experiments.claims.base import Answer, Check, Claim, all_of, by, less, title
 from multistable.experiments.claims.learning import FOLLOWS, MONOSTABLE, learning_follows_vaa, some_learn
 from multistable.experiments.experiment import Kind, Result, Spread, kind_of
 from multistable.experiments.paper import printed
@@ -33,7 +33,7 @@ def selected(results: Sequence[Result]) -> list[Check]:
         runs = [r for r in chosen if isinstance(r.config.task, task)]
         values = by(runs, kind_of, quantity)
         for lower, higher in _orders(table):
-            names = f"{task.__name__}, {quantity.replace('_', ' ')} of {' '.join(lower)}", " ".join(higher)
+            names = f"{title(task)}, {quantity.replace('_', ' ')} of {' '.join(lower)}", " ".join(higher)
             checks.append(less(names, (values[lower], values[higher])))
     return checks
 
@@ -62,7 +62,7 @@ def other_settings(results: Sequence[Result]) -> list[Check]:
     shortest = min((r.config.task.length for r in chosen), default=0)
     chosen = [r for r in chosen if r.config.task.length == shortest]
     found = dict.fromkeys(setting_of(r.config) for r in chosen)
-    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", None)]
+    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", Answer.OPEN)]
     for setting, cell in product(found, MONOSTABLE):
         alike = [r for r in chosen if setting_of(r.config) == setting and r.config.cell == cell]
         checks.append(all_of(f"{cell}, {_said(setting)}", [learning_follows_vaa(r) for r in alike], FOLLOWS))
@@ -76,7 +76,7 @@ def warmup_in_other_settings(results: Sequence[Result]) -> list[Check]:
     longest = max((r.config.task.length for r in chosen), default=0)
     chosen = [r for r in chosen if r.config.task.length == longest]
     found = dict.fromkeys(setting_of(r.config) for r in chosen)
-    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", None)]
+    checks = [] if len(found) >= SETTINGS else [Check(f"{len(found)} of {SETTINGS} settings", Answer.OPEN)]
     for setting in found:
         alike = [r for r in chosen if setting_of(r.config) == setting]
         right = by(alike, lambda config: config.version, "test_accuracy")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from multistable.experiments.claims.base import Check, Claim, above, as_low, by, covering, less, settings
+from multistable.experiments.claims.base import Check, Claim, above, as_low, by, covering, less, settings, title
 from multistable.experiments.claims.learning import BISTABLE, MONOSTABLE
 from multistable.experiments.claims.warming import Losses
 from multistable.experiments.experiment import Result
@@ -32,7 +32,7 @@ def random_sequences(results: Sequence[Result]) -> list[Check]:
         there = [r for r in results if r.config.task == task]
         loss: Losses = by(there, lambda config: (config.cell, preparation(config)), "test_loss")
         for cell in MONOSTABLE:
-            mine, name = loss[cell, "random"], f"{task}, {cell} warmed up on random sequences"
+            mine, name = loss[cell, "random"], f"{title(task)}, {cell} warmed up on random sequences"
             checks += as_low(name, mine, {"on the data": loss[cell, "warmup"]})
             checks.append(less((name, f"{cell} classic"), (mine, loss[cell, "classic"])))
     return checks
@@ -56,7 +56,7 @@ def fixed_points(results: Sequence[Result]) -> list[Check]:
             for cell, version in KINDS:
                 on_cycles = cycles[cell, version]
                 others = "" if on_cycles is None else f", with {on_cycles} on cycles and the rest moving"
-                name = f"{task}, {cell} {version}, share of states at fixed points {when}{others}"
+                name = f"{title(task)}, {cell} {version}, share of states at fixed points {when}{others}"
                 checks.append(above(name, shares[cell, version], AT_REST))
     return checks
 
@@ -68,5 +68,10 @@ CLAIMS = (
         "Settled states are at fixed points, neither on cycles nor still moving",
         ("sec:conclusion",),
         fixed_points,
+        why=(
+            "A warmup makes differences between states last very long rather than states at rest: almost all "
+            "states of warmed-up networks, and of networks that have learned, still move ([two "
+            "questions](results/questions.md#q2-which-settled-states-are-fixed-points-and-which-lie-on-cycles))."
+        ),
     ),
 )

@@ -29,8 +29,16 @@ FIELDS = 4
 """A description is of int64: units, rows of a member; of each buffer its address, bytes between times, the number of
 times, bytes between rows (of weights: between members)."""
 
+OLDEST = (17,)
+"""The version of LLVM from which on pointers have no types, as in what is written here."""
+
 DIGEST = hashlib.sha256().digest_size
 """Bytes before stored code."""
+
+
+def usable() -> bool:
+    """Whether the llvmlite that is installed, which other packages choose too, is new enough."""
+    return bool(llvm.llvm_version_info >= OLDEST)
 
 
 @cache

@@ -46,12 +46,12 @@ def make_pass(each: Pass, buffers: Buffers, shape: Shape) -> Run:
 
 @cache
 def compiler_of_passes() -> Any:
-    """The module that compiles passes; None without llvmlite."""
+    """The module that compiles passes; None without llvmlite, or with one that is too old."""
     try:
         from multistable.scan.cpu import compiled
     except ImportError:
         return None
-    return compiled
+    return compiled if compiled.usable() else None
 
 
 def _interpreted(each: Pass, buffers: Buffers, shape: Shape) -> Run:

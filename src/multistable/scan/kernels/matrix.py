@@ -123,55 +123,25 @@ def room_for_weights(n: gl.constexpr, SHAPE: gl.constexpr, HALVES: gl.constexpr)
     return w_rooms
 
 
-@gluon.jit
-def multiply_stage(
-    stage: gl.constexpr, x, s, u, p, kept, factor, w, sums, inbox, to_own, other_place, turn, unit,
-    H: gl.constexpr, OPERANDS: gl.constexpr, STAGES: gl.constexpr, ROWS: gl.constexpr, K: gl.constexpr,
-    J: gl.constexpr, SPLITS: gl.constexpr, HALVES: gl.constexpr, PADDED: gl.constexpr,
-):  # fmt: skip
-    """The products of a tile after a stage, what is kept for later stages, and the next turn."""
-    computed = ()
-    if entry(STAGES, stage, 0) > 0:
-        computed, kept = OPERANDS(x, s, u, p, kept, stage)
-        computed = without_padding(computed, unit < H, PADDED)
-    for slot in gl.static_range(length(STAGES, stage, 1)):
-        if entry(STAGES, stage, 1, slot, 0) < 0:
-            operand = computed[-1 - entry(STAGES, stage, 1, slot, 0)]
-        else:
-            operand = s[entry(STAGES, stage, 1, slot, 0)]
-        # The first operand of a step, if it is a field of the state, was passed on as soon as it was there.
-        if stage + slot > 0 or entry(STAGES, 0, 1, 0, 0) < 0:
-            pass_on(operand, factor, to_own + turn % 2 * other_place, turn, SPLITS == 1, HALVES)
-        p = p + products(
-            factor, w, sums, entry(STAGES, stage, 1, slot, 1), entry(STAGES, stage, 1, slot, 2),
-            inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES,
-        )  # fmt: skip
-        turn = after(turn)
-    return p, kept, turn
-
-
 @gluon.jit(do_not_specialize=["T", "N", "B", "span"])
 def advance(
     projected, of_input, weight, units, states, saved, inbox, T, N, B, span, p_t, p_n, p_b, p_j, w_n, w_row, state_f,
     state_n,
     H: gl.constexpr, OPERANDS: gl.constexpr, FINISH: gl.constexpr, STAGES: gl.constexpr, X: gl.constexpr,
     FIELDS: gl.constexpr, UNITS: gl.constexpr, BLOCKS: gl.constexpr, WIDTH: gl.constexpr, OF_INPUT: gl.constexpr,
-    ROWS: gl.constexpr, TILES: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr,
-    HELD: gl.constexpr, SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr, PADDED: gl.constexpr,
+    ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
+    SAVE: gl.constexpr, ONLY_LAST: gl.constexpr, HALVES: gl.constexpr, PADDED: gl.constexpr,
 ):  # fmt: skip
-    """As ``forward.advance``; ``inbox``, ``(2, groups, TILES, ROWS, K)``, is zero.
+    """As ``forward.advance``; ``inbox``, ``(2, groups, ROWS, K)``, is zero.
 
     With ``OF_INPUT``, the bias ``of_input``, ``(N, X * H)``, is added to the projected input: here it costs no pass
-    over memory. With ``HALVES``, products are almost float32, see ``matrix_halves.py``. A group has ``TILES`` tiles of
-    a recurrence at a time, and takes each stage for one after the other: the states of one are on their way to the
-    other programs while another is multiplied.
+    over memory. With ``HALVES``, products are almost float32, see ``matrix_halves.py``.
     """
     WARPS: gl.constexpr = gl.num_warps()
     ALONE: gl.constexpr = SPLITS == 1
     PARTS: gl.constexpr = parts_of(J, WARPS)
-    LAST: gl.constexpr = len(STAGES) - 1
+    # The operand of the first product, if it is a field of the state, is passed on as soon as it is there.
     FIRST: gl.constexpr = entry(STAGES, 0, 1, 0, 0)
-    gl.static_assert(TILES == 1 or not ALONE)
     split = gl.program_id(0) % SPLITS
     group = gl.program_id(0) // SPLITS
     groups = gl.num_programs(0) // SPLITS
@@ -180,19 +150,20 @@ def advance(
     own_saved = row * (WIDTH * H) + unit
     own_x = row.to(gl.int64) * p_b + unit.to(gl.int64) * p_j
     pair_row, pair = pairs(ROWS, J)
-    inbox += group * (TILES * ROWS * K)
+    inbox += group * (ROWS * K)
     own_pair = inbox + pair_row * K + split * J + pair
-    other_place = groups * (TILES * ROWS * K)
+    other_place = groups * (ROWS * K)
     factor = room_for_factor([PARTS, ROWS, K // PARTS], HALVES)
     sums = rooms(BLOCKS if PARTS > 1 else 0, [PARTS, ROWS, J], SUMS)
     w_rooms = room_for_weights(shared_tiles(BLOCKS, K, J, WARPS, HELD), [PARTS, length_of(K, J, WARPS), J], HALVES)
-    items = gl.cdiv(B, span * TILES)
+    tiles = gl.cdiv(B, span)
     turn = 0
     item = group
-    while item < N * items:
-        n = (item // items).to(gl.int64)
-        b_first = (item % items) * (span * TILES)
+    while item < N * tiles:
+        n = (item // tiles).to(gl.int64)
+        b_first = (item % tiles) * span
         first_row = b_first.to(gl.int64)
+        mask = (row < min(span, B - b_first)) & (unit < H)
         plane = B.to(gl.int64) * H
         states_n = states + n * state_n + first_row * H
         saved_n = saved + (n * T * plane + first_row * H) * WIDTH
@@ -204,68 +175,49 @@ def advance(
             w = load_weights(weight + n * w_n, 0, w_row, split * J, 1, H, w_rooms, BLOCKS, K, J)
         u = load_lanes(units + n * (UNITS * H) + unit, H, unit < H, UNITS)
         x_bias = of_input + n * (X * H) + unit
-        s = ()
-        for i in gl.static_range(TILES):
-            mask = (row < min(span, B - b_first - i * span)) & (unit < H)
-            s = s + (load_lanes(states_n + i * span * H + own, state_f, mask, FIELDS),)
-            if FIRST >= 0:
-                pass_on(s[i][FIRST], factor, own_pair + i * ROWS * K + turn % 2 * other_place, turn, ALONE, HALVES)
+        s = load_lanes(states_n + own, state_f, mask, FIELDS)
+        if FIRST >= 0:
+            pass_on(s[FIRST], factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
         t = gl.to_tensor(0)
         while t < T:
-            x_of = ()
-            p_of = ()
-            kept_of = ()
-            s_of = ()
-            for stage in gl.static_range(LAST + 1):
-                begin = turn
-                x_now = ()
-                p_now = ()
-                kept_now = ()
-                for i in gl.static_range(TILES):
-                    mask = (row < min(span, B - b_first - i * span)) & (unit < H)
-                    to_own = own_pair + i * ROWS * K
+            # Before the wait for the others' states and the products, which hide this one; see ``forward.advance``.
+            x = load_lanes(x_n + t.to(gl.int64) * p_t + own_x, H * p_j, mask, X)
+            p = ()
+            kept = ()
+            for stage in gl.static_range(len(STAGES)):
+                computed = ()
+                if entry(STAGES, stage, 0) > 0:
                     if stage == 0:
-                        # Before the wait for the others' states and the products, which hide this one; see
-                        # ``forward.advance``.
-                        x = load_lanes(x_n + t.to(gl.int64) * p_t + i * span * p_b + own_x, H * p_j, mask, X)
-                        if entry(STAGES, 0, 0) > 0:
-                            x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
-                        p = ()
-                        kept = ()
-                    else:
-                        x = x_of[i]
-                        p = p_of[i]
-                        kept = kept_of[i]
-                    p, kept, turn = multiply_stage(
-                        stage, x, s[i], u, p, kept, factor, w, sums, inbox + i * ROWS * K, to_own, other_place, begin,
-                        unit, H, OPERANDS, STAGES, ROWS, K, J, SPLITS, HALVES, PADDED,
-                    )  # fmt: skip
-                    if stage == 0 and entry(STAGES, 0, 0) == 0:
                         x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
-                    if stage < LAST:
-                        x_now = x_now + (x,)
-                        p_now = p_now + (p,)
-                        kept_now = kept_now + (kept,)
+                    computed, kept = OPERANDS(x, s, u, p, kept, stage)
+                    computed = without_padding(computed, unit < H, PADDED)
+                for slot in gl.static_range(length(STAGES, stage, 1)):
+                    if entry(STAGES, stage, 1, slot, 0) < 0:
+                        operand = computed[-1 - entry(STAGES, stage, 1, slot, 0)]
                     else:
-                        s_i, v = FINISH(x, s[i], u, p, kept)
-                        s_i = without_padding(s_i, unit < H, PADDED)
-                        s_of = s_of + (s_i,)
+                        operand = s[entry(STAGES, stage, 1, slot, 0)]
+                    if stage + slot > 0 or FIRST < 0:
+                        pass_on(operand, factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+                    p = p + products(
+                        factor, w, sums, entry(STAGES, stage, 1, slot, 1), entry(STAGES, stage, 1, slot, 2),
+                        inbox + turn % 2 * other_place, turn, ROWS, K, J, SPLITS, HALVES,
+                    )  # fmt: skip
+                    turn = after(turn)
+                if stage == 0 and entry(STAGES, 0, 0) == 0:
+                    x = with_bias(x, x_bias, H, unit < H, OF_INPUT)
+            s, v = FINISH(x, s, u, p, kept)
+            s = without_padding(s, unit < H, PADDED)
 
-                        # Before all other stores, since the other programs wait for it. The last states are not sent,
-                        # since nobody would receive them.
-                        if FIRST >= 0:
-                            if t + 1 < T:
-                                pass_on(s_i[FIRST], factor, to_own + turn % 2 * other_place, turn, ALONE, HALVES)
-                        if SAVE:
-                            place = (t * plane + i * span * H) * WIDTH
-                            store_lanes(saved_n + place + own_saved, H, v, mask)
-                        if not ONLY_LAST or t == T - 1:
-                            place = (t + 1) % 2 if ONLY_LAST else t + 1
-                            store_lanes(states_n + place * plane + i * span * H + own, state_f, s_i, mask)
-                x_of = x_now
-                p_of = p_now
-                kept_of = kept_now
-            s = s_of
+            # Before all other stores, since the other programs wait for it. The last states are not sent, since nobody
+            # would receive them.
+            if FIRST >= 0:
+                if t + 1 < T:
+                    pass_on(s[FIRST], factor, own_pair + turn % 2 * other_place, turn, ALONE, HALVES)
+            if SAVE:
+                store_lanes(saved_n + t * plane * WIDTH + own_saved, H, v, mask)
+            if not ONLY_LAST or t == T - 1:
+                place = (t + 1) % 2 if ONLY_LAST else t + 1
+                store_lanes(states_n + place * plane + own, state_f, s, mask)
             t += 1
         item += groups
 
@@ -287,34 +239,6 @@ def contribute(
 
 
 @gluon.jit
-def contribute_each(
-    d, factors, w, ORDER: gl.constexpr, SLOTS: gl.constexpr, to_pair, mine, other_place, turn, ROWS: gl.constexpr,
-    K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr,
-):  # fmt: skip
-    """The products of a stage and the turn of the last one, which a program that is not alone has yet to receive."""
-    p = ()
-    for j in gl.static_range(len(SLOTS)):
-        if SPLITS > 1 and j > 0:
-            p = p + (receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS),)
-            turn = after(turn)
-        product = contribute(
-            chosen(d, entry(SLOTS, j, 0)), factors, w, ORDER, entry(SLOTS, j, 2), to_pair + turn % 2 * other_place,
-            turn, K, SPLITS,
-        )  # fmt: skip
-        if SPLITS == 1:
-            p = p + (product,)
-    return p, turn
-
-
-@gluon.jit
-def with_sums(g, INTO: gl.constexpr, p):
-    """The tiles with others added to those that ``INTO`` names."""
-    for j in gl.static_range(len(p)):
-        g = with_sum(g, INTO[j], p[j])
-    return g
-
-
-@gluon.jit
 def load_step(
     saved, upstream, up_strides, t, states, apart, mask, zero, H: gl.constexpr, NEEDED: gl.constexpr,
     FIELDS: gl.constexpr, SAVED: gl.constexpr,
@@ -329,15 +253,6 @@ def load_step(
     return v, up, before
 
 
-@gluon.jit
-def moved(sources, strides, rows):
-    """Places so many rows further."""
-    found = ()
-    for i in gl.static_range(len(sources)):
-        found = found + (sources[i] + rows * strides[i][2],)
-    return found
-
-
 @gluon.constexpr_function
 def most_blocks(RETREATS):
     """The most gates whose gradients are multiplied at once."""
@@ -350,22 +265,12 @@ def retreat(
     H: gl.constexpr, RETREAT: gl.constexpr, FINISH: gl.constexpr, RETREATS: gl.constexpr, INTO: gl.constexpr,
     ORDER: gl.constexpr, BEFORE: gl.constexpr, AFTER: gl.constexpr, FIELDS: gl.constexpr, UNITS: gl.constexpr,
     SAVED: gl.constexpr, WIDTH: gl.constexpr, IN_PARTS: gl.constexpr, PADDED: gl.constexpr,
-    ROWS: gl.constexpr, TILES: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr,
-    HELD: gl.constexpr,
+    ROWS: gl.constexpr, K: gl.constexpr, J: gl.constexpr, SPLITS: gl.constexpr, HELD: gl.constexpr,
 ):  # fmt: skip
-    """As ``backward.retreat``, with the weights as they are; ``inbox (2, groups, TILES, K / J, ROWS, K)`` is zero.
-
-    A group has ``TILES`` tiles at a time, as forward: what a stage sends for one tile is received when the next stage
-    needs it, after the others' turn. What the last stage sends is received in the step before; so that the first step
-    finds something, nothing is sent in its place.
-    """
+    """As ``backward.retreat``, with the weights as they are; ``inbox``, ``(2, groups, K / J, ROWS, K)``, is zero."""
     WARPS: gl.constexpr = gl.num_warps()
-    ALONE: gl.constexpr = SPLITS == 1
     LAST: gl.constexpr = length(RETREATS) - 1
-    ACROSS: gl.constexpr = not ALONE and len(INTO) > 0
-    ROOM: gl.constexpr = K // J * ROWS * K
     gl.static_assert(parts_of(K, WARPS) == 1)
-    gl.static_assert(TILES == 1 or not ALONE)
     if not IN_PARTS:
         start = 0
         stop = T
@@ -377,120 +282,90 @@ def retreat(
     own_saved = row * (WIDTH * H) + unit
     # To the program that has the unit, from this one.
     pair_row, pair = pairs(ROWS, K)
-    inbox += group * (TILES * ROOM)
+    inbox += group * (K // J * ROWS * K)
     to_pair = inbox + (pair // J * (K // J) + split) * (ROWS * J) + pair_row * J + pair % J
-    other_place = groups * (TILES * ROOM)
+    other_place = groups * (K // J * ROWS * K)
     mine = inbox + split * (ROWS * K)
     factors = rooms(most_blocks(RETREATS), [1, ROWS, J], FACTOR)
     w_rooms = rooms(shared_tiles(len(ORDER), J, K, WARPS, HELD), [1, length_of(J, K, WARPS), K], WEIGHTS)
-    items = gl.cdiv(B, span * TILES)
+    tiles = gl.cdiv(B, span)
     turn = 0
     item = group
-    while item < N * items:
-        n = (item // items).to(gl.int64)
-        b_first = (item % items) * (span * TILES)
+    while item < N * tiles:
+        n = (item // tiles).to(gl.int64)
+        b_first = (item % tiles) * span
         first_row = b_first.to(gl.int64)
+        mask = (row < min(span, B - b_first)) & (unit < H)
         plane = B.to(gl.int64) * H
         apart = N * (T + 1) * plane
         states_n = states + n * (T + 1) * plane + first_row * H + own
-        saved_n = saved + (n * T * plane + first_row * H) * WIDTH + own_saved
+        saved_n = saved + (n * T * plane + first_row * H) * WIDTH
         carried_n = carried + n * plane + first_row * H + own
         upstream_n = places(upstream, up_strides, n, first_row + row, unit)
 
         w = load_weights(weight + n * w_n, split * J, 1, 0, w_row, H, w_rooms, len(ORDER), J, K)
         u = load_lanes(units + n * (UNITS * H) + unit, H, unit < H, UNITS)
-        t = stop.to(gl.int64) - 1
+        t = stop.to(gl.int64)
         zero = gl.full([ROWS, J], 0.0, gl.float32, tile_layout(J, WARPS))
-        g = ()
-        read = ()
-        for i in gl.static_range(TILES):
-            mask = (row < min(span, B - b_first - i * span)) & (unit < H)
-            further = i * span * H
-            if IN_PARTS:
-                g = g + (load_lanes(carried_n + further, N * plane, mask, FIELDS),)
-            else:
-                g = g + (zeros(zero, FIELDS),)
-            after_fields = load_fields(states_n + stop * plane + further, apart, mask, zero, AFTER, FIELDS)
-            v, up, before = load_step(
-                saved_n + t * plane * WIDTH + further * WIDTH, moved(upstream_n, up_strides, i * span), up_strides, t,
-                states_n + t * plane + further, apart, mask, zero, H, BEFORE + AFTER, FIELDS, SAVED,
-            )  # fmt: skip
-            read = read + ((v, up, before, after_fields),)
-            if ACROSS:
-                nothing = as_states(no_totals(1, ROWS, K), 1, (), K)[0]
-                send(to_pair + i * ROOM + turn % 2 * other_place, nothing, turn)
+        if IN_PARTS:
+            g = load_lanes(carried_n, N * plane, mask, FIELDS)
+        else:
+            g = zeros(zero, FIELDS)
+        after_fields = load_fields(states_n + t * plane, apart, mask, zero, AFTER, FIELDS)
+        t -= 1
+        v, up, before = load_step(
+            saved_n + t * plane * WIDTH + own_saved, upstream_n, up_strides, t, states_n + t * plane, apart, mask, zero,
+            H, BEFORE + AFTER, FIELDS, SAVED,
+        )  # fmt: skip
         while t >= start:
-            saved_t = saved_n + t * plane * WIDTH
-            made = ()
-            for stage in gl.static_range(LAST + 1):
-                begin = turn
-                g_now = ()
-                read_now = ()
-                made_now = ()
-                for i in gl.static_range(TILES):
-                    turn = begin
-                    mask = (row < min(span, B - b_first - i * span)) & (unit < H)
-                    further = i * span * H
-                    v, up, before, after_fields = read[i]
-                    received = ()
-                    if (not ALONE and stage > 0) or (ACROSS and stage == 0):
-                        received = (receive_sum(mine + i * ROOM + turn % 2 * other_place, turn, ROWS, K, J, SPLITS),)
-                        turn = after(turn)
-                    if stage == 0:
-                        g_i = g[i]
-                        if ACROSS:
-                            g_i = with_sum(g_i, INTO[len(INTO) - 1], received[0])
-                        d = ()
-                        o = ()
-                        kept = ()
-                    else:
-                        g_i = g[i]
-                        d, o, kept = made[i]
-                        o = o + received
-                    if stage < LAST:
-                        found, kept = RETREAT(v, before, after_fields, u, g_i, up, o, kept, stage)
-                    else:
-                        found, g_i, _ = FINISH(v, before, after_fields, u, g_i, up, o, kept)
-                        g_i = without_padding(g_i, unit < H, PADDED)
-                    found = without_padding(found, unit < H, PADDED)
-                    store_chosen(saved_t + further * WIDTH, H, found, mask, entry(RETREATS, stage, 0))
-                    d = d + found
-                    if stage == LAST and ALONE:
-                        # Before the products, the longest wait of a program alone.
-                        v, up, before = load_step(
-                            saved_t - plane * WIDTH, upstream_n, up_strides, t - 1, states_n + (t - 1) * plane, apart,
-                            mask & (t > start), zero, H, BEFORE + AFTER, FIELDS, SAVED,
-                        )  # fmt: skip
-                    p, turn = contribute_each(
-                        d, factors, w, ORDER, entry(RETREATS, stage, 1), to_pair + i * ROOM, mine + i * ROOM,
-                        other_place, turn, ROWS, K, J, SPLITS,
+            saved_t = saved_n + t * plane * WIDTH + own_saved
+            d = ()
+            o = ()
+            kept = ()
+            for i in gl.static_range(LAST):
+                found, kept = RETREAT(v, before, after_fields, u, g, up, o, kept, i)
+                found = without_padding(found, unit < H, PADDED)
+                store_chosen(saved_t, H, found, mask, entry(RETREATS, i, 0))
+                d = d + found
+                for j in gl.static_range(length(RETREATS, i, 1)):
+                    p = contribute(
+                        chosen(d, entry(RETREATS, i, 1, j, 0)), factors, w, ORDER, entry(RETREATS, i, 1, j, 2),
+                        to_pair + turn % 2 * other_place, turn, K, SPLITS,
                     )  # fmt: skip
-                    if stage < LAST:
-                        o = o + p
-                    else:
-                        g_i = with_sums(g_i, INTO, p)
-                        after_fields = read[i][2]
-                        if not ALONE:
-                            v, up, before = load_step(
-                                saved_t - plane * WIDTH + further * WIDTH, moved(upstream_n, up_strides, i * span),
-                                up_strides, t - 1, states_n + (t - 1) * plane + further, apart, mask & (t > start),
-                                zero, H, BEFORE + AFTER, FIELDS, SAVED,
-                            )  # fmt: skip
-                    g_now = g_now + (g_i,)
-                    read_now = read_now + ((v, up, before, after_fields),)
-                    made_now = made_now + ((d, o, kept),)
-                g = g_now
-                read = read_now
-                made = made_now
+                    if SPLITS > 1:
+                        p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                        turn = after(turn)
+                    o = o + (p,)
+            found, direct, _ = FINISH(v, before, after_fields, u, g, up, o, kept)
+            found = without_padding(found, unit < H, PADDED)
+            direct = without_padding(direct, unit < H, PADDED)
+            store_chosen(saved_t, H, found, mask, entry(RETREATS, LAST, 0))
+            d = d + found
+
+            g = direct
+            after_fields = before
+            more = mask & (t > start)
+            for j in gl.static_range(len(INTO)):
+                # What the step before needs is asked for before the longest wait: of a program alone that for products.
+                if SPLITS > 1:
+                    p = contribute(
+                        chosen(d, entry(RETREATS, LAST, 1, j, 0)), factors, w, ORDER, entry(RETREATS, LAST, 1, j, 2),
+                        to_pair + turn % 2 * other_place, turn, K, SPLITS,
+                    )  # fmt: skip
+                if j == 0:
+                    v, up, before = load_step(
+                        saved_t - plane * WIDTH, upstream_n, up_strides, t - 1, states_n + (t - 1) * plane, apart, more,
+                        zero, H, BEFORE + AFTER, FIELDS, SAVED,
+                    )  # fmt: skip
+                if SPLITS > 1:
+                    p = receive_sum(mine + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
+                    turn = after(turn)
+                else:
+                    p = contribute(
+                        chosen(d, entry(RETREATS, LAST, 1, j, 0)), factors, w, ORDER, entry(RETREATS, LAST, 1, j, 2),
+                        to_pair, turn, K, SPLITS,
+                    )  # fmt: skip
+                g = with_sum(g, INTO[j], p)
             t -= 1
-        begin = turn
-        for i in gl.static_range(TILES):
-            turn = begin
-            mask = (row < min(span, B - b_first - i * span)) & (unit < H)
-            g_i = g[i]
-            if ACROSS:
-                p = receive_sum(mine + i * ROOM + turn % 2 * other_place, turn, ROWS, K, J, SPLITS)
-                turn = after(turn)
-                g_i = with_sum(g_i, INTO[len(INTO) - 1], p)
-            store_lanes(carried_n + i * span * H, N * plane, g_i, mask)
+        store_lanes(carried_n, N * plane, g, mask)
         item += groups

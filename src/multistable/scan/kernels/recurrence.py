@@ -79,11 +79,11 @@ def _arrivals(division: Plan, like: Tensor) -> Tensor:
 def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
     """Memory in which the programs of a group on the matrix units send each other numbers; never read by a lone one.
 
-    It has place for ``(rows, inputs)`` numbers of each tile for each of ``readers``, 1 if all programs read the same.
+    It has place for ``(rows, inputs)`` numbers for each of ``readers``, which is 1 if all programs read the same.
     """
     if division.splits == 1:
         return like
-    return like.new_zeros(2, division.groups, division.tiles * readers, division.rows, division.inputs)
+    return like.new_zeros(2, division.groups, readers, division.rows, division.inputs)
 
 
 def advance_all(
@@ -156,7 +156,7 @@ def _advancing(form: Form, division: Plan | None, *, save: bool, only_last: bool
     constants |= {"PADDED": division.units * division.splits != form.program.hidden, **division.constants}
     if not division.matrix:
         return Launch(advance, **constants)
-    held = (HELD_HALVES if division.halves else HELD_FORWARD)[division.tiles]
+    held = HELD_HALVES if division.halves else HELD_FORWARD
     own = {"H": form.program.hidden, "OF_INPUT": bias, "HALVES": division.halves, "HELD": held}
     return Launch(_matrix().advance, **constants, **own)
 
@@ -182,7 +182,7 @@ def _retreating(form: Form, division: Plan | None) -> Launch:
     if not division.matrix:
         return Launch(retreat, **constants)
     del constants["SUMS"]  # such a form has none
-    return Launch(_matrix().retreat, H=form.program.hidden, HELD=HELD_BACKWARD[division.tiles], **constants)
+    return Launch(_matrix().retreat, H=form.program.hidden, HELD=HELD_BACKWARD, **constants)
 
 
 class _Retreat:

@@ -1,6 +1,6 @@
 """How files are written so that neither a killed process nor a power cut leaves anything torn.
 
-All that is done to the files of a run is one of the :data:`OPERATIONS`.
+All that is done to the files of a run, and to downloaded ones, is one of the :data:`OPERATIONS`.
 """
 
 import errno

@@ -1,0 +1,244 @@
+"""Good and bad arguments for public functions, by the names of arguments.
+
+An argument is written as Python in the words of :data:`WORDS`, so that every call that is found can be repeated as it
+is printed. Each is known to be good or bad beforehand; of some, answer and refusal are both right.
+"""
+
+from collections import UserDict
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils.data import DataLoader
+
+import multistable as ms
+from networks import Leak, Leaky, LeakyStep, WithReadout
+
+
+def own(**weights):
+    """A network with other weights."""
+    network = nn.GRU(2, 4)
+    with torch.no_grad():
+        for name, value in weights.items():
+            getattr(network, name).fill_(value)
+    return network
+
+
+def frozen():
+    return nn.GRU(2, 4).requires_grad_(False)
+
+
+def sequences(*lengths, features=2):
+    return [torch.randn(length, features) for length in lengths]
+
+
+def twins():
+    return ms.Ensemble([ms.RNN("gru", 2, 4) for _ in range(2)])
+
+
+WORDS = {
+    **{"ms": ms, "torch": torch, "nn": nn, "np": np, "Fraction": Fraction, "UserDict": UserDict},
+    **{"pack_sequence": pack_sequence, "DataLoader": DataLoader, "inf": float("inf"), "nan": float("nan")},
+    **{"Leak": Leak, "Leaky": Leaky, "LeakyStep": LeakyStep, "WithReadout": WithReadout},
+    **{"own": own, "frozen": frozen, "sequences": sequences, "twins": twins},
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument as Python, and whether it is good; ``None`` where it may be accepted or refused."""
+
+    text: str
+    good: bool | None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Strategies for an argument: good ones, and the others."""
+
+    good: st.SearchStrategy[Argument]
+    odd: st.SearchStrategy[Argument]
+
+
+def choices(good, bad, either="", good_number=None, bad_number=None):
+    """Choices among texts, which semicolons divide, and where numbers are wanted among numbers."""
+
+    def among(*kinds, number):
+        listed = [Argument(text.strip(), kind) for some, kind in kinds for text in some.split(";") if text.strip()]
+        numbers = st.nothing() if number is None else number.map(lambda value: Argument(repr(value), kinds[0][1]))
+        return st.sampled_from(listed) | numbers
+
+    return Choices(among((good, True), number=good_number), among((bad, False), (either, None), number=bad_number))
+
+
+def sizes(*good, or_none=False):
+    """Numbers of something: as small as the bounded time of a call wants it, so ``None`` is never taken for good."""
+    return choices(
+        f"{'; '.join(map(str, good))}; np.int64({good[-1]}); torch.tensor({good[-1]})",
+        f"{'' if or_none else 'None'}; True; '3'; nan; inf; [3]; torch.ones(2); 2.5; {{}}; object(); 3j",
+        "2.0; np.array([2]); torch.tensor([2]); Fraction(2); np.float32(2)",
+        bad_number=st.integers(max_value=0) | st.integers(min_value=2**63),
+    )
+
+
+POSITIVE = choices(
+    "1; np.float32(0.1); Fraction(1, 10)",
+    "0; nan; inf; None; 'small'; True; [0.1]; 1j; 10**400; {}; torch.ones(2)",
+    "torch.tensor(0.1); np.array([0.1]); 5e-324; 1e300",
+    good_number=st.floats(1e-6, 10),
+    bad_number=st.floats(max_value=0),
+)
+TRUTH = choices("True; False; np.bool_(True)", "'no'; 0.5; None; []; 2; nan; torch.ones(2)", "0; 1; torch.tensor(True)")
+GENERATOR = choices(
+    "None; torch.Generator().manual_seed(3)",
+    "42; 'seed'; [42]; np.random.default_rng(0); [torch.Generator() for _ in range(3)]; torch.Generator",
+    "[torch.Generator()]; (torch.Generator(), torch.Generator()); []",
+)
+NO_NETWORKS = "None; 3; 'gru'; nn.GRU; ms.RNN; nn.Linear(2, 4); nn.Identity(); []; {}; object()"
+RNN = choices(
+    """
+    nn.GRU(2, 4); nn.LSTM(2, 3, 2); nn.RNN(2, 4); nn.RNN(2, 4, nonlinearity='relu'); nn.GRU(2, 4).double();
+    nn.GRU(2, 4, batch_first=True); nn.LSTM(2, 4, bias=False); nn.GRU(2, 4, 2, dropout=0.5); nn.GRU(2, 4).eval();
+    nn.GRUCell(2, 4); nn.LSTMCell(2, 4); nn.RNNCell(2, 4); ms.MGU(2, 4); Leak(2, 4); own(weight_hh_l0=3);
+    ms.RNN('lstm', 2, 4, 2); ms.RNN('brc', 2, 4, double=True); ms.RNN('nbrc', 2, 3, batch_first=True); twins();
+    ms.RNN(('gru', 'lstm'), 2, 4, double=True); ms.RNN('chrono', 2, 4, t_max=9);
+    Leaky(2, 4); LeakyStep(2, 4); WithReadout(2, 4)
+    """,
+    NO_NETWORKS,
+    """
+    nn.GRU(2, 4).bfloat16(); nn.GRU(2, 4).half(); nn.LSTM(2, 4, proj_size=2); nn.GRU(2, 4, bidirectional=True);
+    own(bias_hh_l0=nan); own(weight_hh_l0=1e20); frozen(); nn.GRU(2, 4).to('meta'); nn.GRU(3, 4)
+    """,
+)
+SEQUENCES = choices(
+    """
+    torch.randn(5, 6, 2); torch.randn(5, 6, 2).double(); torch.randn(5, 6, 2).requires_grad_(); torch.zeros(6, 6, 2);
+    torch.randn(2, 6, 5).transpose(0, 2); torch.zeros(1, 1, 2).expand(5, 6, 2); [torch.randn(5, 6, 2)] * 2;
+    sequences(3, 5, 1, 6, 2, 3); tuple(sequences(3, 5, 1, 6, 2, 3)); [s.numpy() for s in sequences(3, 5, 1, 4)];
+    np.random.default_rng(0).random((5, 6, 2)); np.asfortranarray(np.ones((5, 6, 2)))[::-1];
+    pack_sequence(sequences(3, 5, 2), enforce_sorted=False); DataLoader(torch.randn(8, 5, 2), batch_size=4);
+    iter([torch.randn(5, 6, 2)]); (torch.randn(5, 6, 2) for _ in range(2))
+    """,
+    """
+    None; 3; 'text'; b'ab'; []; (); {}; set(); iter([]); range(5); object(); lambda: 3; nan; [None] * 6; [[]]; [1, 2];
+    torch.full((5, 6, 2), nan); torch.full((5, 6, 2), -inf); torch.randn(5, 6, 3); torch.randn(5, 6, 0);
+    torch.zeros(0, 6, 2); torch.zeros(5, 0, 2); torch.randn(5, 2); torch.tensor(3.0); torch.randn(2, 3, 4, 5, 2);
+    sequences(3, 0, 2); [*sequences(3), *sequences(3, features=3)]; ['a', 'b']; [sequences(3)[0], None];
+    np.full((5, 6, 2), 'a'); np.full((5, 6, 2), None); np.array(nan); {'x': torch.randn(5, 6, 2)};
+    torch.randn(5, 6, 2, dtype=torch.complex64); np.ones((5, 6, 2), complex)
+    """,
+    """
+    torch.ones(5, 6, 2, dtype=torch.int64); torch.rand(5, 6, 2) > 0.5; torch.randn(5, 6, 2).half(); sequences(3);
+    torch.full((5, 6, 2), 1e300, dtype=torch.float64); torch.randn(5, 6, 2).to_sparse(); torch.randn(5, 2, 6, 2);
+    torch.randn(5, 6, 2).to('meta'); (torch.randn(5, 6, 2), torch.tensor([5] * 6)); [(None,)]; UserDict();
+    [[torch.randn(5, 6, 2), torch.zeros(6)]]; [(torch.randn(5, 6, 2), torch.zeros(6))]
+    """,
+)
+STATES = choices(
+    """
+    torch.randn(4, 3); torch.randn(2, 4, 3); torch.zeros(4, 3); torch.randn(4, 3).requires_grad_(); torch.randn(1, 3);
+    torch.randn(4, 3).double(); torch.randn(3, 4).T; torch.randn(0, 4, 3)
+    """,
+    """
+    None; 3; 'x'; [[0.0]]; torch.randn(4); torch.zeros(0, 3); torch.full((4, 3), nan); nn.GRU(2, 4); np.ones((4, 3));
+    torch.ones(4, 3, dtype=torch.int64); torch.randn(4, 3, dtype=torch.complex64)
+    """,
+    "torch.randn(4, 3).half(); torch.randn(4, 3).bfloat16(); torch.randn(4, 0); torch.randn(4, 3).to_sparse()",
+)
+CELLS = choices(
+    "ms.GRU(2, 4); ms.LSTM(2, 4); ms.BRC(2, 4); Leak(2, 4); ms.MGU(2, 4, device='cpu')",
+    "None; 3; 'gru'; ms.GRU; nn.GRU(2, 4); ms.RNN('gru', 2, 4); []",
+    "ms.GRU(3, 4); ms.GRU(2, 4, dtype=torch.float64)",
+)
+
+STRATEGIES = {
+    "rnn": RNN,
+    # Whether a module is recurrent is seen by calling it, with inputs of a size that ``backends`` does not know.
+    "backends.rnn": choices(
+        "nn.GRU(2, 4); ms.RNN('lstm', 2, 4, 2); twins(); Leaky(2, 4)", "None; 3; 'gru'; nn.GRU; []", "nn.Linear(2, 4)"
+    ),
+    "sequences": SEQUENCES,
+    "states": STATES,
+    **{name: sizes(1, 2, 3) for name in ("batches", "batch_size", "max_stabilisation", "increment", "steps")},
+    **{name: sizes(1, 2, 30) for name in ("stabilisation", "longest")},
+    **{name: sizes(1, 2, 3, 6) for name in ("input_size", "hidden_size", "num_layers")},
+    "RNN.hidden_size": sizes(2, 4, 6),  # of double layers too
+    "warmup.batch_size": sizes(2, 3),
+    "warmup.steps": sizes(1, 2, 3, or_none=True),
+    **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),
+    **dict.fromkeys(("double", "batch_first", "recurrent_bias", "progress"), TRUTH),
+    "generator": GENERATOR,
+    "device": choices("None; 'cpu'; torch.device('cpu')", "'gpu'; 2.5; []; ''; nan", "'meta'; 0; 'cuda:99'"),
+    "dtype": choices(
+        "None; torch.float32; torch.float64",
+        "'float32'; 3; torch.int64; torch.bool; torch.complex64; np.float32; float",
+        "torch.bfloat16; torch.float16",
+    ),
+    "target": choices(
+        "0.95; 1; np.float64(0.9); torch.tensor(0.95)",
+        "nan; 'high'; None; [[0.5]]; True; []; 1j; 10**400; torch.rand(4, 5); {}",
+        "[0.95, 0.99]; (1,); 0; 1e-3",
+        good_number=st.floats(0.5, 1),
+        bad_number=st.floats(max_value=0, exclude_max=True) | st.floats(min_value=1, exclude_min=True),
+    ),
+    "algorithm": choices("'reliable'; 'paper'", "'other'; None; 3; ['paper']; b'paper'; {}"),
+    "optimiser": choices(
+        "torch.optim.Adam; torch.optim.SGD; torch.optim.RMSprop; lambda p, lr: torch.optim.AdamW(p, lr)",
+        "'adam'; None; 3; torch.optim.Adam([torch.zeros(1)]); len; lambda: 3; lambda p, lr: None; dict",
+        "torch.optim.LBFGS",
+    ),
+    "on_step": choices("None; lambda step: None", "3; 'print'; []"),
+    "cell": choices(
+        "'gru'; 'lstm'; 'chrono'; 'mgu'; 'brc'; 'nbrc'; ms.LSTM; Leak; ['gru']",
+        "'rnn'; ''; None; 3; nn.GRU; ms.GRU(2, 4); []; b'gru'; 'math:pi'; 'math:nothing'; {}",
+        "('gru', 'lstm'); lambda i, h, **more: nn.GRU(i, h); lambda i, h, **more: ms.GRU(i, 5); ms.Cell",
+    ),
+    **dict.fromkeys(("check.cell", "warmed", "transient"), CELLS),
+    "t_max": choices(
+        "600; 2.5; np.float32(9); 2**31",
+        "2; -1; nan; None; '9'; True; [9]; inf; 1j",
+        "torch.tensor(9.0); 1e300; 10**400",
+    ),
+    "members": choices(
+        """
+        [ms.RNN('gru', 2, 4)]; [ms.RNN('lstm', 2, 4) for _ in range(3)]; (ms.RNN('gru', 2, 4, 2),) * 2;
+        twins().unstack()
+        """,
+        """
+        []; None; 3; 'ab'; [nn.GRU(2, 4)]; [ms.RNN('gru', 2, 4), ms.RNN('gru', 2, 5)]; ms.RNN('gru', 2, 4); twins();
+        [None]; [ms.RNN]; [ms.GRU(2, 4)]; [ms.RNN('gru', 2, 4), ms.RNN('gru', 2, 4).double()]; {}
+        """,
+    ),
+    "module": choices(
+        """
+        nn.GRU(2, 4); nn.LSTM(2, 4, 2); nn.RNN(2, 4, nonlinearity='relu'); nn.LSTM(2, 4, bias=False);
+        nn.GRU(2, 4, batch_first=True).double()
+        """,
+        f"""
+        {NO_NETWORKS}; nn.GRUCell(2, 4); nn.GRU(2, 4, 2, dropout=0.5); nn.GRU(2, 4, bidirectional=True);
+        ms.RNN('gru', 2, 4); nn.LSTM(2, 4, proj_size=2)
+        """,
+        "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",
+    ),
+    "network": choices(
+        "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2); ms.RNN('chrono', 2, 4); ms.from_torch(nn.RNN(2, 4))",
+        f"{NO_NETWORKS}; nn.GRU(2, 4); ms.RNN('brc', 2, 4); ms.RNN('gru', 2, 4, double=True); twins()",
+        "ms.RNN('gru', 2, 4).half()",
+    ),
+    "backend": choices("None; 'auto'; 'reference'; 'fused'", "'gpu'; 3; ['auto']; 'triton'; {}; True"),
+    "precision": choices("None; 'ieee'; 'tf32'; 'tf32x3'", "'high'; 3; ['ieee']; {}; torch.float32"),
+    "factory": choices(
+        "{}; {'generator': torch.Generator()}; {'device': 'cpu'}; {'dtype': torch.float64}; {'device': None}",
+        """
+        {'nothing': 3}; {'generator': 42}; {'device': 'gpu'}; {'device': []}; {'dtype': 'float32'};
+        {'dtype': torch.int64}; {'dtype': torch.complex64}; {'generator': [torch.Generator()]}
+        """,
+        "{'device': 'meta'}; {'dtype': torch.float16}; {'device': 'cuda:99'}",
+    ),
+    "options": choices("{}", "{'nothing': 3}", "{'t_max': 9}; {'recurrent_bias': True}"),
+}
+"""The arguments by name; ``function.name`` where a function has its own."""
