@@ -579,7 +579,7 @@ def test_errors_say_what_to_do():
         ms.measure(models.Classifier(), [])
     with pytest.raises(TypeError, match=r"batches must be a batch .*, got int"):
         ms.measure(models.Classifier(), 3)
-    with pytest.raises(TypeError, match=r"forward must be called as forward\(model, batch\), got str"):
+    with pytest.raises(TypeError, match=r"forward must be called as forward\(model, batch\), got 'forward'"):
         ms.measure(models.Classifier(), tokens(), forward="forward")
     with pytest.raises(ValueError, match="what rnn reads must be finite"):
         ms.measure(models.Twice(), BATCH / 0)

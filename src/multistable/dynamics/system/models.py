@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import check_callable
 from multistable.dynamics.system.batches import Forward, batches_of, call, columns, is_rows, peeked
 from multistable.dynamics.system.contexts import evaluating, ieee_float32
 from multistable.dynamics.system.directions import directions, read_by
@@ -93,6 +94,8 @@ def each_part(
     """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    if forward is not None:
+        check_callable("forward", forward, "called as forward(model, batch)")
     rnn = unwrapped(rnn)
     if part is None and forward is None:
         bare, sequences = _is_network(rnn, sequences)
@@ -103,8 +106,6 @@ def each_part(
         able = [each for each in parts if any(p.requires_grad for p in each.network.parameters())]
         parts = able or parts
     modules = {each.module: module_of_name(rnn, each.module) for each in parts}
-    if forward is not None and not callable(forward):
-        raise TypeError(f"forward must be called as forward(model, batch), got {type(forward).__name__}")
     run = Run(rnn, forward or call, max(WANTED, least), least, explained=forward is None)
     reads, kept = run.over(batches_of(sequences, rnn), modules)
     parts = _called(parts, reads, rnn, named=part is not None)
