@@ -171,10 +171,28 @@ STRATEGIES = {
     **{name: sizes(1, 2, 30) for name in ("stabilisation", "longest")},
     **{name: sizes(1, 2, 3, 6) for name in ("input_size", "hidden_size", "num_layers")},
     "RNN.hidden_size": sizes(2, 4, 6),  # of double layers too
-    "warmup.batch_size": sizes(2, 3),
+    "warmup.batch_size": sizes(2, 3, or_none=True),
     "warmup.steps": sizes(1, 2, 3, or_none=True),
     **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),
-    **dict.fromkeys(("double", "batch_first", "recurrent_bias", "progress"), TRUTH),
+    **dict.fromkeys(("double", "batch_first", "recurrent_bias", "bias", "bidirectional"), TRUTH),
+    "progress": choices("True; False; None", "'no'; 0.5; []; 2; nan; torch.ones(2)", "0; 1; torch.tensor(True)"),
+    "dropout": choices(
+        "0; 0.0; np.float32(0.5)", "-1; 2; nan; '0.5'; True; None; [0.5]; 1j; torch.ones(2)", "torch.tensor(0.5)"
+    ),
+    "part": choices("None", "3; 'nothing'; b''; []; nan", "''"),
+    "forward": choices("None", "3; 'forward'; []; {}", "lambda model, batch: None"),
+    "minutes": choices(
+        "None; 1; np.float32(0.5)", "0; -1; nan; inf; '1'; True; [1]; 1j; {}; torch.ones(2)", "torch.tensor(1.0)"
+    ),
+    "doubled.model": choices(
+        "nn.LSTM(2, 4); nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 4, 2, dropout=0.5)); nn.RNN(2, 4, bidirectional=True)",
+        f"{NO_NETWORKS}; nn.GRU(2, 3); nn.LSTM(2, 4, proj_size=2); nn.GRUCell(2, 4); ms.RNN('gru', 2, 4)",
+        "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",
+    ),
+    "recurrent_parts.model": choices(
+        "nn.GRU(2, 4, bidirectional=True); nn.Sequential(nn.Linear(2, 2), nn.LSTM(2, 4)); nn.Linear(2, 4); twins()",
+        "None; 3; 'gru'; nn.GRU; []; {}; object()",
+    ),
     "generator": GENERATOR,
     "device": choices("None; 'cpu'; torch.device('cpu')", "'gpu'; 2.5; []; ''; nan", "'meta'; 0; 'cuda:99'"),
     "dtype": choices(
@@ -189,7 +207,7 @@ STRATEGIES = {
         good_number=st.floats(0.5, 1),
         bad_number=st.floats(max_value=0, exclude_max=True) | st.floats(min_value=1, exclude_min=True),
     ),
-    "algorithm": choices("'reliable'; 'paper'", "'other'; None; 3; ['paper']; b'paper'; {}"),
+    "algorithm": choices("'fast'; 'reliable'; 'paper'", "'other'; None; 3; ['paper']; b'paper'; {}"),
     "optimiser": choices(
         "torch.optim.Adam; torch.optim.SGD; torch.optim.RMSprop; lambda p, lr: torch.optim.AdamW(p, lr)",
         "'adam'; None; 3; torch.optim.Adam([torch.zeros(1)]); len; lambda: 3; lambda p, lr: None; dict",
@@ -220,10 +238,10 @@ STRATEGIES = {
     "module": choices(
         """
         nn.GRU(2, 4); nn.LSTM(2, 4, 2); nn.RNN(2, 4, nonlinearity='relu'); nn.LSTM(2, 4, bias=False);
-        nn.GRU(2, 4, batch_first=True).double()
+        nn.GRU(2, 4, batch_first=True).double(); nn.GRU(2, 4, 2, dropout=0.5).eval(); nn.GRU(2, 4, bidirectional=True)
         """,
         f"""
-        {NO_NETWORKS}; nn.GRUCell(2, 4); nn.GRU(2, 4, 2, dropout=0.5); nn.GRU(2, 4, bidirectional=True);
+        {NO_NETWORKS}; nn.GRUCell(2, 4);
         ms.RNN('gru', 2, 4); nn.LSTM(2, 4, proj_size=2)
         """,
         "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",

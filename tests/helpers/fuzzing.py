@@ -34,13 +34,14 @@ LONGEST = 60
 NOT_CALLED = {
     *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "Hidden", "HiddenAndMemory"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
-    *("CELLS", "Cell"),
+    *("CELLS", "Cell", "Bidirectional"),
 }
-"""Public names that users read and do not call: results, errors, a registry, and a class to derive from."""
+"""Public names that users read and do not call: results, errors, a registry, a class to derive from, and layers."""
 
 ALSO_NAMED = {
     "rnn": r"no recurrent layers|recurrent layers of|is not supported|float32 or float64 parameters|input_size|states",
     "module": r"is not supported",
+    "model": r"hidden_size|to be replaced|could be replaced",
     "members": r"member",
     "factory": r"device|dtype|generator|nothing",
     "options": r"nothing|t_max|recurrent_bias",
@@ -131,6 +132,8 @@ def problem(call):
             result = run(getattr(ms, call.function), given)
             found = wrong_result(call, given, result)
             changes_weights = call.function == "warmup"
+            if call.function == "doubled":  # in place
+                return found
     except HangError:
         found = "hangs"
     except Exception as error:
@@ -179,6 +182,11 @@ def wrong_result(call, given, result):
     return None if right(given, result) else f"gives a wrong result: {result!r}"
 
 
+def of_parts(found):
+    """The results for the parts of a network."""
+    return found.values() if isinstance(found, dict) else [found]
+
+
 def in_unit_interval(value):
     return bool((torch.as_tensor(value) > 0).all() and (torch.as_tensor(value) <= 1).all())
 
@@ -213,13 +221,17 @@ RIGHT = {
     "attractors": lambda given, found: is_one(found.fixed_points, found.cycles, found.moving),
     "backends": lambda given, lines: bool(lines) and all(isinstance(line, str) for line in lines),
     "check": lambda given, errors: set(errors) == {"float32", "float64"},
+    "doubled": lambda given, model: any(isinstance(module, ms.Double) for module in model.modules()),
     "engine": lambda given, chosen: all(value in (None, getattr(chosen, name)) for name, value in given.items()),
     "from_torch": lambda given, rnn: same_outputs(given["module"], rnn),
     "lyapunov": lambda given, found: not found.exponents.isnan().any(),
-    "measure": lambda given, found: in_unit_interval(found.vaa) and in_unit_interval(found.batches),
-    "reachable_states": lambda given, states: (
-        states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters())
+    "measure": lambda given, found: all(
+        in_unit_interval(one.vaa) and in_unit_interval(one.batches) for one in of_parts(found)
     ),
+    "reachable_states": lambda given, found: all(
+        states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters()) for states in of_parts(found)
+    ),
+    "recurrent_parts": lambda given, parts: all(isinstance(part, nn.Module) for part in parts.values()),
     "to_torch": lambda given, module: same_outputs(given["network"], module),
     "vaa": lambda given, found: in_unit_interval(found),
     "vaa_star": lambda given, found: in_unit_interval(found.detach()),

@@ -133,7 +133,7 @@ def test_sequences_of_sb3_are_the_episodes():
 
     agent = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", seed=0, device="cpu")
     batch = episodes(agent, 60)
-    data = each_part(lambda network, data, share: data, agent.policy, [batch], forward=run)["lstm_actor"]
+    data = each_part(lambda network, data, turn: data, agent.policy, [batch], forward=run)["lstm_actor"]
     starts = torch.cat([batch["episode_starts"], torch.ones(1)]).nonzero().flatten()
     assert data.lengths.tolist() == starts.diff().tolist()
     assert data.before is None
@@ -156,7 +156,7 @@ def test_episodes_of_torchrl_are_sequences():
     batch = TensorDict({"x": torch.randn(5, 8, 3), "is_init": is_init}, [5, 8])
     keys = set(batch.keys(True))
     with set_recurrent_mode(True):
-        data = each_part(lambda network, data, share: data, module, batch)
+        data = each_part(lambda network, data, turn: data, module, batch)
     assert sorted(data.lengths.tolist()) == [3, 5, 8, 8, 8, 8]
     assert set(batch.keys(True)) == keys
 

@@ -28,7 +28,7 @@ BATCH = numbers(TIME, N, FEATURES)
 
 def read(model, batches, **options):
     """What the parts read: for one part a set of padded sequences, for several a dict."""
-    return each_part(lambda network, data, share: padded(data), model, batches, **options)
+    return each_part(lambda network, data, turn: padded(data), model, batches, **options)
 
 
 def padded(data):
@@ -487,6 +487,16 @@ def test_each_part_is_warmed_up_after_those_before_it():
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), second.parameters(), strict=True))
 
 
+def test_a_time_budget_is_shared_and_progress_names_the_part(capsys):
+    shares = each_part(lambda network, data, turn: turn, seeded(models.Translator), BATCH)
+    assert shares == {"encoder": ("encoder", 0.5), "decoder": ("decoder", 1.0)}
+    assert each_part(lambda network, data, turn: turn, seeded(models.Twice), BATCH) == ("", 1.0)
+    warmed(ms.warmup, seeded(models.Translator), BATCH, progress=True)
+    told = capsys.readouterr().err
+    assert "warmup of encoder: step" in told
+    assert "warmup of decoder: step" in told
+
+
 def test_frozen_parts_stay():
     model = seeded(models.Translator)
     model.encoder.requires_grad_(False)
@@ -569,7 +579,7 @@ def test_errors_say_what_to_do():
         ms.measure(models.Classifier(), [])
     with pytest.raises(TypeError, match=r"batches must be a batch .*, got int"):
         ms.measure(models.Classifier(), 3)
-    with pytest.raises(TypeError, match=r"forward must be called as forward\(model, batch\), got str"):
+    with pytest.raises(TypeError, match=r"forward must be called as forward\(model, batch\), got 'forward'"):
         ms.measure(models.Classifier(), tokens(), forward="forward")
     with pytest.raises(ValueError, match="what rnn reads must be finite"):
         ms.measure(models.Twice(), BATCH / 0)

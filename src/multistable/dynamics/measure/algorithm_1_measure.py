@@ -17,7 +17,7 @@ from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
-from multistable.dynamics.system.models import at_least, each_part
+from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, map_states, studying
@@ -113,8 +113,9 @@ def measure(
     eps = positive_number("eps", eps)
     progress = progress if progress is None else truth_value("progress", progress)
 
-    def one(network: nn.Module, sequences: Any, _: float) -> Measure:
-        with measuring(network, sequences, batch_size) as (system, data), Line.showing("measure", progress) as line:
+    def one(network: nn.Module, sequences: Any, turn: Turn) -> Measure:
+        shown = Line.showing(turn.of_call("measure"), progress)
+        with measuring(network, sequences, batch_size) as (system, data), shown as line:
             size = min(batch_size, len(data))
             if size < 2:
                 raise ValueError(

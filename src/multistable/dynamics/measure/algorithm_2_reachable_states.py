@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
-from multistable.dynamics.system.models import each_part
+from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.system import States, System, flat, map_states, studying
 
@@ -41,7 +41,7 @@ def reachable_states(
         a dict of these by name.
     """
 
-    def one(network: nn.Module, sequences: Any, _: float) -> Tensor:
+    def one(network: nn.Module, sequences: Any, _: Turn) -> Tensor:
         with studying(network, sequences) as (system, data):
             draws = Draws(generator, system.members)
             everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)

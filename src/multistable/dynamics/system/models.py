@@ -1,18 +1,17 @@
 """Any model with recurrent parts inside: it is run on batches, and what each part reads is kept."""
 
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
-from multistable.dynamics.system.batches import Forward, batches_of, call, columns, how_called, is_rows, peeked
+from multistable.arguments import check_callable
+from multistable.dynamics.system.batches import Forward, batches_of, call, columns, is_rows, peeked
 from multistable.dynamics.system.contexts import evaluating, ieee_float32
 from multistable.dynamics.system.directions import directions, read_by
 from multistable.dynamics.system.interrupts import hold_back
@@ -20,6 +19,7 @@ from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.parts import joined, looked_for, module_of_name, modules_with_state
 from multistable.dynamics.system.reading import global_randomness_kept, sequence_set
 from multistable.dynamics.system.reads import Reads
+from multistable.dynamics.system.running import Run, running
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.networks.wrappers import unwrapped
 
@@ -46,8 +46,29 @@ class Part:
     network: nn.Module
 
 
+class Turn(NamedTuple):
+    """A network's turn among those of a call.
+
+    Attributes:
+        name: what to call it; empty if it is the only one.
+        share: which share of the time that is left it may take.
+    """
+
+    name: str = ""
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, index: int, names: Sequence[str]) -> "Turn":
+        """The turn of one of several."""
+        return cls(names[index] if len(names) > 1 else "", 1 / (len(names) - index))
+
+    def of_call(self, what: str) -> str:
+        """What is going on, and with what."""
+        return f"{what} of {self.name}" if self.name else what
+
+
 def each_part(
-    act: Callable[[nn.Module, Any, float], Result],
+    act: Callable[[nn.Module, Any, Turn], Result],
     rnn: nn.Module,
     sequences: Any,
     *,
@@ -56,10 +77,10 @@ def each_part(
     least: int = 1,
     changes: bool = False,
 ) -> Result | dict[str, Result]:
-    """The result of ``act(network, sequences, share)`` for a network, or for the parts of a model.
+    """The result of ``act(network, sequences, turn)`` for a network, or for the parts of a model.
 
     Args:
-        act: what to do with a network and what it reads; ``share`` is which share of the time that is left it may take.
+        act: what to do with a network and what it reads.
         rnn: a network, or a model with recurrent parts inside.
         sequences: what the network reads, or batches that the model is run on.
         part: the name of the part to act on; all if not given.
@@ -73,6 +94,8 @@ def each_part(
     """
     if not isinstance(rnn, nn.Module):
         raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    if forward is not None:
+        check_callable("forward", forward, "called as forward(model, batch)")
     rnn = unwrapped(rnn)
     if part is None and forward is None:
         bare, sequences = _is_network(rnn, sequences)
@@ -83,9 +106,7 @@ def each_part(
         able = [each for each in parts if any(p.requires_grad for p in each.network.parameters())]
         parts = able or parts
     modules = {each.module: module_of_name(rnn, each.module) for each in parts}
-    if forward is not None and not callable(forward):
-        raise TypeError(f"forward must be called as forward(model, batch), got {type(forward).__name__}")
-    run = _Run(rnn, forward or call, max(WANTED, least), least, explained=forward is None)
+    run = Run(rnn, forward or call, max(WANTED, least), least, explained=forward is None)
     reads, kept = run.over(batches_of(sequences, rnn), modules)
     parts = _called(parts, reads, rnn, named=part is not None)
     results: dict[str, Result] = {}
@@ -95,23 +116,23 @@ def each_part(
                 reads, _ = run.over(iter(kept), modules)
             with _named(each.name if len(parts) > 1 else "", rnn):
                 data = _read_by(module_of_name(rnn, each.module), each.direction, reads[each.module].sequences())
-                results[each.name] = act(each.network, data, 1 / (len(parts) - index))
+                results[each.name] = act(each.network, data, Turn.of(index, [each.name for each in parts]))
     return next(iter(results.values())) if len(results) == 1 else results
 
 
 def _each_direction(
-    act: Callable[[nn.Module, Any, float], Result], rnn: nn.Module, sequences: Any, changes: bool
+    act: Callable[[nn.Module, Any, Turn], Result], rnn: nn.Module, sequences: Any, changes: bool
 ) -> Result | dict[str, Result]:
     """The result for a network, or for each direction of one."""
     networks = directions(rnn)
     if len(networks) == 1:
-        return act(rnn, sequences, 1.0)
+        return act(rnn, sequences, Turn())
     data = sequence_set(sequences, batch_first=bool(getattr(rnn, "batch_first", False)))
     results = {}
     with _all_or_none([rnn] if changes else []):
         for index, (name, network) in enumerate(networks.items()):
             with _named(name, rnn):
-                results[name] = act(network, _read_by(rnn, name, data), 1 / (len(networks) - index))
+                results[name] = act(network, _read_by(rnn, name, data), Turn.of(index, list(networks)))
     return results
 
 
@@ -225,99 +246,6 @@ def _called(parts: list[Part], reads: dict[str, Reads], model: nn.Module, named:
             raise ValueError(message)
         warnings.warn(f"{message}. It is left out", stacklevel=4)
     return called
-
-
-class _Run:
-    """A model and how to run it.
-
-    Args:
-        model: the model.
-        forward: how to run it on a batch.
-        wanted: how many sequences of each part to keep.
-        least: how many the caller needs.
-        explained: whether errors of the model shall say how it was called.
-    """
-
-    def __init__(self, model: nn.Module, forward: Forward, wanted: int, least: int, explained: bool) -> None:
-        self._model, self._forward, self._explained = model, forward, explained
-        self._wanted, self._least = wanted, least
-
-    def over(self, batches: Iterator[Any], modules: dict[str, Any]) -> tuple[dict[str, Reads], list[Any]]:
-        """Run the model on as many batches as are needed: what each module read, by first call, and these batches."""
-        reads = {name: Reads(name, module, self._wanted, self._least) for name, module in modules.items()}
-        order: dict[str, Reads] = {}
-        kept = []
-        with running(self._model), ExitStack() as hooks:
-            for name, each in reads.items():
-
-                def begin(*call: Any, name: str = name, each: Reads = each) -> None:
-                    order.setdefault(name, each)
-                    each.begin(*call)
-
-                # Before the user's own hooks, which a part that has any keeps.
-                handle = each.module.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)
-                hooks.callback(handle.remove)
-                hooks.callback(each.module.register_forward_hook(each.end, with_kwargs=True).remove)
-            for batch in batches:
-                self._call(batch)
-                kept.append(batch)
-                for each in order.values():
-                    each.end_of_batch()
-                if order and all(each.enough for each in order.values()):
-                    break
-                if not order and len(kept) == self._wanted:
-                    break
-        if not kept:
-            raise ValueError("batches must not be empty, got none (an iterator can be read only once)")
-        return order, kept
-
-    def _call(self, batch: Any) -> None:
-        try:
-            self._forward(self._model, batch)
-        except Exception as error:
-            if self._explained:
-                error.add_note(
-                    f"{type(self._model).__name__} was called as {how_called(batch)}; "
-                    "forward=lambda model, batch: ... calls it otherwise"
-                )
-            raise
-
-
-@contextmanager
-def running(model: nn.Module) -> Iterator[None]:
-    """Run a model in evaluation, without gradients, and leave nothing behind.
-
-    Modes, buffers, plain attributes and the global random state are as before. What was compiled runs uncompiled, since
-    a compiled model does not see hooks.
-    """
-    modules = [m for m in model.modules() if not any(map(is_lazy, _own(m)))]
-    attributes = [(module, dict(vars(module)), dict(module._buffers)) for module in modules]
-    values = [(buffer, buffer.detach().clone()) for module in modules for buffer in module.buffers(recurse=False)]
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(global_randomness_kept())
-        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        try:
-            for module in model.modules():
-                module.training = False
-            yield
-        except BaseException:
-            hold_back()
-            raise
-        finally:
-            for module, own, buffers in attributes:
-                vars(module).clear()
-                vars(module).update(own)
-                module._buffers.clear()
-                module._buffers.update(buffers)
-            for buffer, value in values:
-                buffer.copy_(value)
-
-
-def _own(module: nn.Module) -> list[Any]:
-    return [*module._parameters.values(), *module._buffers.values()]
 
 
 @contextmanager

@@ -23,6 +23,8 @@ def recurrent_parts(model: nn.Module) -> dict[str, nn.Module]:
     empty name. Each direction of a bidirectional network is a part of its own: ``"rnn.forward"`` and
     ``"rnn.backward"``, or with several layers ``"rnn.0.forward"`` and so on.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     parts: dict[str, nn.Module] = {}
     for name, module in modules_with_state(model).items():
         parts |= {joined(name, direction): part for direction, part in directions(module).items()}

@@ -23,7 +23,7 @@ from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import hold_back, interrupted_once
-from multistable.dynamics.system.models import at_least, each_part
+from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.system import System, members_of, studying
 from multistable.dynamics.warmup.algorithm_3_paper import paper_warmup
@@ -142,9 +142,9 @@ def warmup(
     Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
 
     @interrupted_once  # of several parts each by itself
-    def one(network: nn.Module, sequences: Any, share: float) -> WarmupHistory:
+    def one(network: nn.Module, sequences: Any, turn: Turn) -> WarmupHistory:
         began = time.monotonic()
-        budget = share * (whole_budget - (began - call_began))
+        budget = turn.share * (whole_budget - (began - call_began))
         goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network))
         with (
             torch.inference_mode(False),
@@ -167,7 +167,7 @@ def warmup(
             history = WarmupHistory(goal, n, final)
             kept = Kept()
             try:
-                with Line.showing("warmup", progress) as line:
+                with Line.showing(turn.of_call("warmup"), progress) as line:
                     kept.keep(parameters)
                     line.most, line.budget = int(limit.max()), None if minutes is None else budget
                     with on_the_cpu():
