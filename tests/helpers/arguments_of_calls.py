@@ -58,8 +58,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Choices:
-    """Strategies for an argument: good ones, and the others."""
+    """Arguments that are listed, good ones and the others, and strategies for these and for numbers beside them."""
 
+    listed: tuple[list[Argument], list[Argument]]
     good: st.SearchStrategy[Argument]
     odd: st.SearchStrategy[Argument]
 
@@ -67,12 +68,15 @@ class Choices:
 def choices(good, bad, either="", good_number=None, bad_number=None):
     """Choices among texts, which semicolons divide, and where numbers are wanted among numbers."""
 
-    def among(*kinds, number):
-        listed = [Argument(text.strip(), kind) for some, kind in kinds for text in some.split(";") if text.strip()]
-        numbers = st.nothing() if number is None else number.map(lambda value: Argument(repr(value), kinds[0][1]))
-        return st.sampled_from(listed) | numbers
+    def listed(some, kind):
+        return [Argument(text.strip(), kind) for text in some.split(";") if text.strip()]
 
-    return Choices(among((good, True), number=good_number), among((bad, False), (either, None), number=bad_number))
+    def among(known, number, kind):
+        numbers = st.nothing() if number is None else number.map(lambda value: Argument(repr(value), kind))
+        return st.sampled_from(known) | numbers
+
+    both = listed(good, True), listed(bad, False) + listed(either, None)
+    return Choices(both, among(both[0], good_number, True), among(both[1], bad_number, False))
 
 
 def sizes(*good, or_none=False):

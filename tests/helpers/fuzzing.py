@@ -104,6 +104,15 @@ def calls(draw, function):
     return Call(function, tuple(given.items()))
 
 
+def with_each(function):
+    """A call with each argument that is listed, where all others are the first good ones."""
+    choices = choices_of(function)
+    needed = {name: some.listed[0][0] for name, (some, optional) in choices.items() if not optional or name in ALWAYS}
+    for name, (some, _) in choices.items():
+        for argument in [*some.listed[0], *some.listed[1]]:
+            yield Call(function, tuple((needed | {name: argument}).items()))
+
+
 def values_of(call):
     """The arguments themselves, the same each time."""
     torch.manual_seed(0)
@@ -290,9 +299,17 @@ def quietly() -> Iterator[None]:
 
 
 def many(function, number, first):
-    """So many calls of a function from a seed; how often each thing was wrong, each with one call."""
+    """A call with each argument, and so many from a seed; how often each thing was wrong, each with one call."""
     found: Counter[str] = Counter()
     shown: dict[str, Call] = {}
+    made: list[Call] = []
+
+    def judge(call):
+        faulthandler.dump_traceback_later(2 * LONGEST, exit=True)
+        made.append(call)
+        if (wrong := problem(call)) is not None:
+            found[wrong] += 1
+            shown.setdefault(wrong, call)
 
     @seed(first)
     @settings(
@@ -304,14 +321,11 @@ def many(function, number, first):
     )
     @given(calls(function))
     def make(call):
-        faulthandler.dump_traceback_later(2 * LONGEST, exit=True)
-        made.append(call)
-        if (wrong := problem(call)) is not None:
-            found[wrong] += 1
-            shown.setdefault(wrong, call)
+        judge(call)
 
-    made: list[Call] = []
     try:
+        for call in with_each(function):
+            judge(call)
         make()
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -116,7 +116,7 @@ class Config(ABC):
     eps: float = setting(1e-4, "Tolerance of the measure and the warmup.", positive_number)
     warmup_algorithm: str = setting(
         "paper",
-        "paper (Algorithm 3) or reliable (until the network is multistable).",
+        "paper (Algorithm 3), fast (until the network is multistable; as ms.warmup does) or reliable (slower).",
         one_of(DEFAULT_STEPS),
         MEASURE,
         matters=warmed,

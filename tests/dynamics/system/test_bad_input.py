@@ -147,6 +147,12 @@ def test_an_optimiser_that_cannot_be_made(rnn, optimiser):
         ms.warmup(rnn, torch.zeros(5, 250, 2), optimiser=optimiser)
 
 
+@pytest.mark.parametrize("optimiser", [torch.optim.LBFGS, dict, len, lambda p, lr: None])
+def test_an_optimiser_that_cannot_take_steps(rnn, optimiser):
+    with pytest.raises(TypeError, match=r"optimiser must be called as optimiser\(parameters, lr=lr\), such as .*, got"):
+        ms.warmup(rnn, torch.zeros(5, 250, 2), optimiser=optimiser)
+
+
 @pytest.mark.parametrize("on_step", [3, 0, "print"])
 def test_a_watcher_that_cannot_be_called(rnn, on_step):
     with pytest.raises(TypeError, match=f"on_step must be a function of a WarmupStep, or None, got {on_step!r}"):

@@ -426,6 +426,35 @@ def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_targe
 # What it descends
 
 
+@pytest.mark.usefixtures("short_verification")
+@pytest.mark.parametrize(("algorithm", "further"), [("fast", 30), ("reliable", 1)])
+def test_how_far_biases_and_matrices_go_in_the_first_step(algorithm, further):
+    """A first step of Adam has the length of the learning rate in each weight, whatever its gradient."""
+    rnn = nn.GRU(FEATURES, 4)
+    before = [p.detach().clone() for p in rnn.parameters()]
+    quick(rnn, copy_sequences(9, 40, FEATURES), algorithm=algorithm, steps=1, lr=1e-3)
+    for parameter, then in zip(rnn.parameters(), before, strict=True):
+        expected = 1e-3 * (further if parameter.dim() == 1 else 1)
+        assert (parameter - then).abs().max().item() == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_biases_go_no_further_after_a_new_start():
+    """With weights so small, and steps so short, that all states stay at one attractor."""
+    rnn, seen = seeded(nn.GRU, FEATURES, 4, seed=0), []
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.mul_(1e-3)
+    before = [p.detach().clone() for p in rnn.parameters()]
+    history = quick(rnn, copy_sequences(9, 40, FEATURES), steps=PATIENCE + 3, lr=1e-6, on_step=remember(rnn, seen))
+    assert history.restarts == 1
+    for index, then in enumerate(before):
+        if then.dim() == 1:
+            first, again = ((seen[step][index] - then).abs().max().item() for step in (0, -1))
+            assert first == pytest.approx(3e-5, rel=0.05)
+            assert again < 1e-5
+
+
 def test_states_that_nearly_coincide_are_driven_apart_where_vaa_star_has_no_gradient():
     states = (1e-6 * torch.randn(5, 3, dtype=torch.float64, generator=generator())).requires_grad_()
     (nothing,) = torch.autograd.grad(ms.vaa_star(states), states)

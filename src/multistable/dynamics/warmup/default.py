@@ -32,8 +32,8 @@ FIRST_PERIOD, APART, GROWTH = 4.0, 0.5, 1.25
 # The learning rate is as given for the first steps, fewer after a new start. Then it doubles every few, up to a largest
 # multiple.
 CALM_STEPS, CALM_AGAIN, DOUBLING_STEPS, LARGEST_RATE = 50, 20, 25, 20.0
-# The largest multiple is for units that read at most so many numbers, inputs and units together. It is smaller for
-# units that read more, since all their weights move at once.
+# The largest multiple is for units that read at most so many numbers, of inputs and units together. It is smaller where
+# they read more, since all their weights move at once.
 READ = 33
 # A network is firm once the median loss of so many steps is below a limit: its states then move so little for their
 # distance that they stay apart. A network that is multistable but not firm easily loses its attractors in training.

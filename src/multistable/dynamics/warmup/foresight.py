@@ -20,9 +20,14 @@ from multistable.dynamics.system.system import States, System, flat, map_states,
 FIRST_LOOK = 60
 # The inputs of a layer above another are in memory for so many steps.
 WINDOW = 120
-# A pair stays apart if its states are further from each other than both would go in the steps that are left, at so many
-# times their mean speed since the last look. A state that comes to rest was faster then than it will be.
-SAFETY = 2.0
+# A pair stays apart if enough of what tells its states apart is at rest, at two looks in a row. In each unit they may
+# come together in all the steps left, at so many times the mean speed since the last look at which one moves for the
+# other; of their distance has to be left more than so many times eps. States that come to rest were faster before.
+#
+# Distances are of saturated states, tanh(x), as in VAA*: a c of an LSTM that goes on growing changes nothing any more.
+SAFETY, LEFT = 2.0, 100.0
+# So many numbers are compared at once.
+AT_ONCE = 4_000_000
 
 
 @dataclass
@@ -68,13 +73,14 @@ class Foresight:
         x = flat(start)
         shape = (*self.members, self.groups, self.states)
         apart = torch.zeros(*shape, self.states, dtype=torch.bool, device=x.device)
+        at_rest = torch.zeros_like(apart)
         same = torch.eye(self.states, dtype=torch.bool, device=x.device).expand_as(apart).clone()
         self.vaa = torch.ones(shape[:-1], dtype=torch.float64, device="cpu")
         given_up = torch.zeros(self.members, dtype=torch.bool, device="cpu")
         # The states that are followed, of each network as many as of the one with the most.
         rows = torch.arange(x.shape[-2], device=x.device).expand(x.shape[:-1])
-        before, gap, done = x, torch.full_like(apart, torch.inf, dtype=torch.float64), 0
-        states, now, speed = start, x.clone(), torch.zeros(x.shape[:-1], dtype=torch.float64, device=x.device)
+        before, gap, done = _saturated(x), torch.full_like(apart, torch.inf, dtype=torch.float64), 0
+        states, now = start, x.clone()
         while True:
             steps = min(max(FIRST_LOOK, done), self.horizon - done)
             for first in range(0, steps, WINDOW):
@@ -86,8 +92,8 @@ class Foresight:
                     break
             done += steps
             after = flat(states)
-            moved = (after.double() - before.double()).norm(dim=-1) / steps
-            now, speed = _put(now, rows, after), speed.scatter(-1, rows, moved)
+            moved = _put(torch.zeros_like(now, dtype=torch.float64), rows, (_saturated(after) - before) / steps)
+            now = _put(now, rows, after)
             here = now.double().unflatten(-2, shape[-2:])
             finite = here.isfinite().all(dim=-1)
             # A margin for the rounding of the states, as in a VAA.
@@ -99,9 +105,9 @@ class Foresight:
             if done == self.horizon or time.monotonic() > self.deadline:
                 return self.vaa
             if done > FIRST_LOOK:
-                way = SAFETY * (self.horizon - done) * speed.unflatten(-1, shape[-2:])
-                settled = d - self.eps * margin > way.unsqueeze(-1) + way.unsqueeze(-2)
-                apart = apart | settled & ~same
+                way = SAFETY * (self.horizon - done) * moved.unflatten(-2, shape[-2:])
+                settled = self._stay_apart(_saturated(here), way, ~(apart | same))
+                apart, at_rest = apart | settled & at_rest, settled
                 same = same | near & (d <= gap) & ~apart
             gap = d
             given_up = given_up | hopeless(self.vaa)
@@ -114,7 +120,24 @@ class Foresight:
             order = open_.gather(-1, rows).to(torch.uint8).argsort(dim=-1, descending=True, stable=True)[..., :most]
             rows = rows.gather(-1, order)
             states = map_states(lambda f, order=order: rows_of(f, order), states)
-            before, u = rows_of(after, order), rows_of(u, order)
+            before, u = rows_of(_saturated(after), order), rows_of(u, order)
+
+    def _stay_apart(self, x: Tensor, way: Tensor, open_: Tensor) -> Tensor:
+        """Which of the pairs that are ``open_ (..., groups, n, n)`` stay apart.
+
+        Args:
+            x: states ``(..., groups, n, d)``.
+            way: how far each may still go, in the same form.
+            open_: the pairs asked about.
+        """
+        found = torch.zeros_like(open_)
+        asked = open_.any(dim=-1).any(dim=-1)
+        for chosen in asked.nonzero().split(max(1, AT_ONCE // (x.shape[-2] ** 2 * x.shape[-1]))):
+            where = tuple(chosen.unbind(-1))
+            near, far = (y[where] for y in (x, way))
+            left = (near.unsqueeze(-2) - near.unsqueeze(-3)).abs() - (far.unsqueeze(-2) - far.unsqueeze(-3)).abs()
+            found[where] = left.clamp(min=0).square().sum(dim=-1).sqrt() > LEFT * self.eps
+        return found & open_
 
     def _judge(self, same: Tensor, finite: Tensor, given_up: Tensor) -> None:
         """Set ``vaa``, but that of networks that were given up."""
@@ -126,3 +149,7 @@ class Foresight:
 def _put(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     """``x (..., n, d)`` with ``values`` in the rows ``(..., k)``."""
     return x.scatter(-2, index.unsqueeze(-1).expand_as(values), values)
+
+
+def _saturated(x: Tensor) -> Tensor:
+    return x.double().nan_to_num().tanh()

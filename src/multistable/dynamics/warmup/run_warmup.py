@@ -1,10 +1,11 @@
 """``ms.warmup``: its arguments, the algorithm they choose, and the true VAA at the end."""
 
+import inspect
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,8 @@ DEFAULT_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}
 # The shares of a time budget after which there are no more steps, and no more looks of the verification. The rest is
 # for a measure of networks that were not verified.
 STEPS_SHARE, LOOKS_SHARE = 0.7, 0.9
+
+OPTIMISER = "called as optimiser(parameters, lr=lr), such as torch.optim.Adam"
 
 
 class WarmupWarning(UserWarning):
@@ -194,10 +197,20 @@ def warmup(
     return found
 
 
+def _made(optimiser: Callable[..., Any], parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    """The optimiser of the parameters, or an error if it cannot be called so, or cannot take a step by itself."""
+    try:
+        adjust = optimiser(parameters, lr=lr)
+        inspect.signature(adjust.step).bind()  # not of LBFGS, whose step computes the loss
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TypeError(f"optimiser must be {OPTIMISER}, got {shown(optimiser)}: {error}") from error
+    return cast(torch.optim.Optimizer, adjust)
+
+
 def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
     if algorithm not in list(DEFAULT_STEPS):
         raise ValueError(f"algorithm must be one of {', '.join(map(repr, DEFAULT_STEPS))}, got {shown(algorithm)}")
-    check_callable("optimiser", optimiser, "called as optimiser(parameters, lr=lr), such as torch.optim.Adam")
+    check_callable("optimiser", optimiser, OPTIMISER)
     if on_step is not None:
         check_callable("on_step", on_step, "a function of a WarmupStep, or None")
 
