@@ -171,6 +171,7 @@ STRATEGIES = {
     **{name: sizes(1, 2, 30) for name in ("stabilisation", "longest")},
     **{name: sizes(1, 2, 3, 6) for name in ("input_size", "hidden_size", "num_layers")},
     "RNN.hidden_size": sizes(2, 4, 6),  # of double layers too
+    "measure.batch_size": sizes(2, 3),
     "warmup.batch_size": sizes(2, 3, or_none=True),
     "warmup.steps": sizes(1, 2, 3, or_none=True),
     **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),
@@ -179,7 +180,7 @@ STRATEGIES = {
     "dropout": choices(
         "0; 0.0; np.float32(0.5)", "-1; 2; nan; '0.5'; True; None; [0.5]; 1j; torch.ones(2)", "torch.tensor(0.5)"
     ),
-    "part": choices("None", "3; 'nothing'; b''; []; nan", "''"),
+    "part": choices("None", "3; 'nothing'; b''; []; nan"),
     "forward": choices("None", "3; 'forward'; []; {}", "lambda model, batch: None"),
     "minutes": choices(
         "None; 1; np.float32(0.5)", "0; -1; nan; inf; '1'; True; [1]; 1j; {}; torch.ones(2)", "torch.tensor(1.0)"

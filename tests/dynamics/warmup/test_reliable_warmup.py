@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import studying
 from multistable.dynamics.warmup import default, run_warmup, verification
 from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE, persistence_loss
@@ -284,6 +285,20 @@ def test_a_network_that_never_passes_has_the_weights_that_came_nearest(target, m
     for parameter, nearest, last in zip(rnn.parameters(), seen[1], seen[2], strict=True):
         assert torch.equal(parameter, nearest)
         assert not torch.equal(nearest, last)
+
+
+@pytest.mark.usefixtures("short_verification")
+def test_how_many_sequences_a_step_takes_unless_told(monkeypatch):
+    taken = []
+    original = Draws.batch
+    monkeypatch.setattr(Draws, "batch", lambda self, total, size: taken.append(size) or original(self, total, size))
+    settings = {"steps": 1, "max_stabilisation": 5, "generator": generator()}
+    for given, n in (({}, 32), ({"algorithm": "reliable"}, 200), ({"algorithm": "paper"}, 200), ({"target": 0.5}, 200)):
+        taken.clear()
+        with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+            ms.warmup(nn.GRU(1, 4), copy_sequences(5, 250), **settings | given)
+        assert n in taken
+        assert (200 in taken) == (n == 200)
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(1, 1), (64, 1)])
