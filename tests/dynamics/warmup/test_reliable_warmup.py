@@ -372,7 +372,7 @@ def test_what_is_measured_when_the_time_is_up_does_not_pass(monkeypatch):
         clock.now += 1e6
 
     settings = {"minutes": 1, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
-    with pytest.warns(ms.WarmupWarning):
+    with pytest.warns(ms.WarmupWarning, match="time was up, and VAA was measured after 60 steps only"):
         history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
     assert not history.verified
     assert history.vaa > 0.95
