@@ -16,10 +16,13 @@ from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
-from multistable.dynamics.system.system import System, map_states, studying
+from multistable.dynamics.system.states import StateSet
+from multistable.dynamics.system.system import States, System, map_states, studying, studying_states
 
 BATCH_SIZE = AtMost(32)
 """The default number of states of a batch."""
+BATCHES = AtMost(10)
+"""The default number of batches. Of given inputs each has as many batches as the others: there may be a few more."""
 
 
 class DivergedError(RuntimeError):
@@ -46,9 +49,11 @@ class Measure:
 
 def measure(
     rnn: nn.Module,
-    sequences: Any,
+    sequences: Any = None,
     *,
-    batches: int = 10,
+    inputs: Any = "normal",
+    states: Any = None,
+    batches: int = BATCHES,
     batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     eps: float = 1e-4,
@@ -67,9 +72,17 @@ def measure(
             an iterable of such batches; of tuples such as (inputs, targets) the first entry is taken. An ensemble takes
             one set for all members, or a tensor ``(time, R, n, features)`` with one for each. NumPy arrays are accepted
             in place of tensors. All are converted to the network's type and device.
-        batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
-            sequences, all are taken.
+        inputs: the constant inputs: ``"normal"``, u ~ N(0, 1), as in the paper; ``"zero"``; ``"data"``, each from a
+            random time step of a random sequence; or a tensor ``(features,)`` or ``(k, features)`` of one or several,
+            which batches take in turn.
+        states: states ``(n, d)`` to start from, in place of those that the sequences lead to: whole states as
+            :func:`reachable_states` returns them; for an ensemble also ``(R, n, d)``. The sequences may then be left
+            out, except for ``inputs="data"``.
+        batches: I, how many batches of states to average over, each with its own constant input. If it is not given,
+            10, or a few more so that each of several given inputs has as many; with ``states``, one for each given
+            input.
+        batch_size: the states of a batch, each from another sequence. If it is not given, 32, or all where there are
+            fewer sequences; with ``states`` all of them, in their order.
         stabilisation: M, the steps under the constant input.
         eps: states no more than this apart are at the same attractor.
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
@@ -80,41 +93,91 @@ def measure(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation
     )
     check_positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        size = min(batch_size, len(data))
+    with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
+        batches, size = batching(system, data, batches, batch_size)
         return estimate(system, data, Draws(generator, system.members), batches, size, stabilisation, eps)
 
 
 @contextmanager
-def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
+def measuring(
+    rnn: nn.Module, sequences: Any, batch_size: int, *, inputs: Any = "normal", states: Any = None
+) -> Iterator[tuple[System, SequenceSet | StateSet]]:
     """:func:`studying` without gradients, in almost float32 or better, over the present weights."""
-    network = _in_single_precision(rnn)
-    with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
+    network, chosen = _in_single_precision(rnn), {"batch_size": batch_size, "inputs": inputs}
+    if states is None:
+        study: Any = studying(network, sequences, **chosen)
+    else:
+        study = studying_states(network, states, sequences, **chosen)
+    with torch.no_grad(), measured_float32(), study as (system, data):
         yield system.with_present_weights(), data
 
 
+def batching(system: System, data: SequenceSet | StateSet, batches: int, batch_size: int) -> tuple[int, int]:
+    """How many batches of how many states: what was asked for, or what suits the inputs and the states."""
+    inputs, given = system.inputs.count or 1, isinstance(data, StateSet)
+    if isinstance(batches, AtMost):
+        batches = inputs if given and system.inputs.count else -(-batches // inputs) * inputs
+    elif batches < inputs:
+        raise ValueError(f"batches must be at least the number of inputs, {inputs}, got {batches}")
+    everything = given and isinstance(batch_size, AtMost)
+    return int(batches), len(data) if everything else min(batch_size, len(data))
+
+
 def estimate(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int, eps: float
+    system: System,
+    data: SequenceSet | StateSet,
+    draws: Draws,
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    eps: float,
 ) -> Measure:
     """:func:`measure` without the checks."""
-    settled, _ = settled_states(system.with_present_weights(), data, draws, batches, batch_size, stabilisation)
+    settled = settled_states(system.with_present_weights(), data, draws, batches, batch_size, stabilisation).settled
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
     return Measure(values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item())
 
 
+@dataclass(frozen=True)
+class Settled:
+    """The states of all batches, stabilised under their inputs.
+
+    Attributes:
+        start: the states before the first step.
+        settled: the states after the last.
+        u: the constant input of each state, ``(..., n, features)``.
+        origins: the number of the sequence or of the given state that each comes from, ``(..., n)``.
+    """
+
+    start: States
+    settled: Stabilised
+    u: Tensor
+    origins: Tensor
+
+
 def settled_states(
-    system: System, data: SequenceSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
-) -> tuple[Stabilised, Tensor]:
-    """The states to compare, all batches stabilised in one pass, and the constant input of each state."""
-    states, inputs = [], []
-    for _ in range(batches):
-        states.append(random_hidden_states(system, data, draws.batch(len(data), batch_size), draws))
-        inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
+    system: System, data: SequenceSet | StateSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
+) -> Settled:
+    """The states to compare, all batches stabilised in one pass."""
+    states, inputs, origins = [], [], []
+    for place in range(batches):
+        indices = _batch(data, draws, batch_size)
+        states.append(random_hidden_states(system, data, indices, draws))
+        inputs.append(system.constant_inputs(1, draws, first=place).expand(*system.leading, batch_size, -1))
+        origins.append(indices)
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
     settled = stabilise(system, together, u, stabilisation)
     check_finite(settled.states, f"{settled.steps} steps")
-    return settled, u
+    return Settled(together, settled, u, torch.cat(origins, dim=-1))
+
+
+def _batch(data: SequenceSet | StateSet, draws: Draws, size: int) -> Tensor:
+    """Which sequences or given states a batch takes, ``(..., size)``; all given states are taken in their order."""
+    indices = draws.batch(len(data), size)
+    if isinstance(data, StateSet) and size == len(data):
+        return torch.arange(size, device="cpu").expand(indices.shape)
+    return indices
 
 
 def check_finite(states: Tensor, after: str) -> None:

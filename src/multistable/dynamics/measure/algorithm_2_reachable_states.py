@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.states import StateSet
 from multistable.dynamics.system.system import States, System, flat, studying
 
 
@@ -29,7 +30,9 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
         return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
 
 
-def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
-    """The state at a random time step of each of the sequences at ``indices (..., n)``."""
+def random_hidden_states(system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws) -> States:
+    """The state at a random time step of each of the sequences, or the given states, at ``indices (..., n)``."""
+    if isinstance(data, StateSet):
+        return system.split(data.select(indices))
     u, lengths = data.select(indices)
     return system.states_at(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))

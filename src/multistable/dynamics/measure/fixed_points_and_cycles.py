@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import check_positive_number, positive_integers
-from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, measuring, settled_states
+from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, BATCHES, batching, measuring, settled_states
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
 
@@ -38,9 +38,11 @@ class Attractors:
 
 def attractors(
     rnn: nn.Module,
-    sequences: Any,
+    sequences: Any = None,
     *,
-    batches: int = 10,
+    inputs: Any = "normal",
+    states: Any = None,
+    batches: int = BATCHES,
     batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     longest: int = 500,
@@ -57,7 +59,9 @@ def attractors(
     Args:
         rnn: a network or an ensemble, see :func:`measure`.
         sequences: the input sequences, see :func:`measure`.
-        batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
+        inputs: the constant inputs, see :func:`measure`.
+        states: states to start from in place of those that sequences lead to, see :func:`measure`.
+        batches: I, how many batches of states, each with its own constant input, see :func:`measure`.
         batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
         longest: the longest period looked for. A state that moves by less than ``eps`` in twice as many steps counts as
@@ -69,10 +73,11 @@ def attractors(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest
     )
     check_positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        draws, size = Draws(generator, system.members), min(batch_size, len(data))
-        settled, u = settled_states(system, data, draws, batches, size, stabilisation)
-        distances = _distances(system, settled.layers, u, 2 * longest)
+    with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
+        batches, size = batching(system, data, batches, batch_size)
+        draws = Draws(generator, system.members)
+        found = settled_states(system, data, draws, batches, size, stabilisation)
+        distances = _distances(system, found.settled.layers, found.u, 2 * longest)
     return Attractors.of(periods(distances, eps).unflatten(-1, (batches, size)).cpu())
 
 

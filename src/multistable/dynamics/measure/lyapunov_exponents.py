@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integers
-from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, check_finite, measuring, settled_states
+from multistable.dynamics.measure.algorithm_1_measure import (
+    BATCH_SIZE,
+    BATCHES,
+    batching,
+    check_finite,
+    measuring,
+    settled_states,
+)
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.system import States, System, flat, map_states, system_of
@@ -55,9 +62,11 @@ class Lyapunov:
 
 def lyapunov(
     rnn: nn.Module,
-    sequences: Any,
+    sequences: Any = None,
     *,
-    batches: int = 10,
+    inputs: Any = "normal",
+    states: Any = None,
+    batches: int = BATCHES,
     batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     steps: int = 1000,
@@ -77,7 +86,9 @@ def lyapunov(
     Args:
         rnn: a network or an ensemble, see :func:`measure`.
         sequences: the input sequences, see :func:`measure`.
-        batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
+        inputs: the constant inputs, see :func:`measure`.
+        states: states to start from in place of those that sequences lead to, see :func:`measure`.
+        batches: I, how many batches of states, each with its own constant input, see :func:`measure`.
         batch_size: the states of a batch, see :func:`measure`.
         stabilisation: M, the steps after which states are called settled.
         steps: for how many steps the companions are followed.
@@ -86,10 +97,11 @@ def lyapunov(
     batches, batch_size, stabilisation, steps = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps
     )
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        draws, size = Draws(generator, system.members), min(batch_size, len(data))
-        settled, u = settled_states(system, data, draws, batches, size, stabilisation)
-    states, u = map_states(Tensor.double, settled.layers), u.double()
+    with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
+        batches, size = batching(system, data, batches, batch_size)
+        draws = Draws(generator, system.members)
+        found = settled_states(system, data, draws, batches, size, stabilisation)
+    states, u = map_states(Tensor.double, found.settled.layers), found.u.double()
     precise = copy.deepcopy(rnn).double()
     with torch.no_grad(), evaluating(precise):
         exponents = _exponents(_in_float64(precise, states, u), states, u, steps, draws)

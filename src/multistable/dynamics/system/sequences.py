@@ -82,10 +82,10 @@ def sequence_set(sequences: Any, *, batch_first: bool = False, members: int | No
     return joined
 
 
-def check_batch_size(batch_size: int, available: int) -> None:
+def check_batch_size(batch_size: int, available: int, what: str = "sequences") -> None:
     """Raise unless a batch can be drawn without replacement."""
     if batch_size > available and not isinstance(batch_size, AtMost):
-        raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
+        raise ValueError(f"batch_size must not exceed the number of {what}, {available}, got {batch_size}")
 
 
 def _pieces(sequences: Any, batch_first: bool, members: int | None) -> Iterator[SequenceSet]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.inputs import Inputs, Normal, inputs_of
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
+from multistable.dynamics.system.states import StateSet, state_set
 from multistable.networks.convert import torch_recurrences
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.layers import CellLayer, Layer, LayerState, Single
@@ -38,6 +40,7 @@ class System:
     members: int | None
     device: torch.device
     dtype: torch.dtype
+    inputs: Inputs = field(default_factory=Normal)
 
     @property
     def leading(self) -> tuple[int, ...]:
@@ -66,11 +69,39 @@ class System:
             return cell.bind({name: weight.detach()[list(members)] for name, weight in cell.named_parameters()})
 
         layers = [type(layer)(*map(select, cast(CellLayer, layer).cells)) for layer in self.layers]
-        return replace(self, layers=layers, members=len(members))
+        return replace(self, layers=layers, members=len(members), inputs=self.inputs.of_members(members))
 
-    def constant_input(self, layer: int, draws: Draws) -> Tensor:
-        """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""
-        return draws.normal(1, self.layers[layer].input_size).to(device=self.device, dtype=self.dtype)
+    def constant_inputs(
+        self, count: int, draws: Draws, *, layer: int = 0, first: int | None = None, scale: float = 1.0
+    ) -> Tensor:
+        """So many constant inputs u of one layer, ``(..., count, features)`` or ``(count, features)``.
+
+        Args:
+            count: how many.
+            draws: where they are drawn from.
+            layer: its number. The first reads the inputs of the network; what the others read is made by the layer
+                before, and u ~ N(0, 1) stands for it.
+            first: of given inputs, the number of the first to take, the others in turn; one by chance if not given.
+            scale: a factor for inputs from N(0, 1), which leaves others as they are.
+        """
+        inputs = self.inputs if layer == 0 else Normal()
+        u = inputs.take(count, self.layers[layer].input_size, draws, first=first, scale=scale)
+        return u.to(device=self.device, dtype=self.dtype)
+
+    def constant_input(self, layer: int, draws: Draws, scale: float = 1.0) -> Tensor:
+        """u for one layer, the same for all states of a batch: ``(..., 1, features)`` or ``(1, features)``."""
+        return self.constant_inputs(1, draws, layer=layer, scale=scale)
+
+    def split(self, x: Tensor) -> States:
+        """The inverse of :func:`flat`: the states of each layer from whole states ``(..., n, d)``."""
+        u = torch.zeros(1, *self.leading, 1, self.input_size, device=self.device, dtype=self.dtype)
+        like = self.only_last(u)
+        sizes = [part.shape[-1] for layer in like for cell in layer for part in cell]
+        if x.shape[-1] != sum(sizes):
+            whole = "the whole state of all layers, [h, c] for LSTM, as ms.reachable_states returns it"
+            raise ValueError(f"states must be (n, {sum(sizes)}), {whole}, got shape {tuple(x.shape)}")
+        parts = iter(x.to(device=self.device, dtype=self.dtype).expand(*self.leading, *x.shape[-2:]).split(sizes, -1))
+        return map_states(lambda _: next(parts), like)
 
     def advance(self, u: Tensor, states: States | None = None) -> States:
         """All states of all layers over inputs ``u``, each field with time first."""
@@ -134,25 +165,76 @@ def members_of(rnn: nn.Module) -> int | None:
 
 
 @contextmanager
-def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -> Iterator[tuple[System, SequenceSet]]:
+def studying(
+    rnn: nn.Module, sequences: Any, *, batch_size: int | None = None, inputs: Any = "normal"
+) -> Iterator[tuple[System, SequenceSet]]:
     """The network as a system and the sequences that drive it, both checked; the network is in evaluation inside.
 
     Args:
         rnn: see :func:`measure`.
         sequences: see :func:`measure`.
         batch_size: how many sequences will be drawn at once; ``None`` where all are taken.
+        inputs: the constant inputs, see :func:`measure`.
     """
-    if not isinstance(rnn, nn.Module):
-        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    check_module(rnn)
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
     with evaluating(rnn):
         system = system_of(rnn, data.features)
-        if data.features != system.input_size:
-            expected = f"as many features as the network's input_size, {system.input_size}"
-            raise ValueError(f"sequences must have {expected}, got {data.features}")
-        yield system, data
+        _check_features(data, system)
+        yield replace(system, inputs=inputs_of(inputs, system.input_size, data)), data
+
+
+@contextmanager
+def studying_states(
+    rnn: nn.Module, states: Any, sequences: Any, *, batch_size: int | None = None, inputs: Any = "normal"
+) -> Iterator[tuple[System, StateSet]]:
+    """:func:`studying` from given states.
+
+    Args:
+        rnn: see :func:`measure`.
+        states: ``(n, d)`` or ``(R, n, d)``, see :func:`measure`.
+        sequences: what the network reads, for ``inputs="data"`` and modules that do not tell the size of their input;
+            ``None`` if there are none.
+        batch_size: how many states will be drawn at once; ``None`` where all are taken.
+        inputs: the constant inputs, see :func:`measure`.
+    """
+    check_module(rnn)
+    data = None
+    if sequences is not None:
+        data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
+    starts = state_set(states, members_of(rnn))
+    if batch_size is not None:
+        check_batch_size(batch_size, len(starts), "states")
+    with evaluating(rnn):
+        system = system_of(rnn, _features(rnn, data, inputs))
+        if data is not None:
+            _check_features(data, system)
+        system.split(starts.states)
+        yield replace(system, inputs=inputs_of(inputs, system.input_size, data)), starts
+
+
+def check_module(rnn: Any) -> None:
+    """Raise unless ``rnn`` is a module."""
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+
+
+def _check_features(data: SequenceSet, system: System) -> None:
+    if data.features != system.input_size:
+        expected = f"as many features as the network's input_size, {system.input_size}"
+        raise ValueError(f"sequences must have {expected}, got {data.features}")
+
+
+def _features(rnn: nn.Module, data: SequenceSet | None, inputs: Any) -> int:
+    """The size of a network's input as far as it is known without the network's equations."""
+    if data is not None:
+        return data.features
+    size = getattr(rnn, "input_size", None)
+    if isinstance(size, int):
+        return size
+    return inputs.shape[-1] if getattr(inputs, "shape", ()) else 1
 
 
 def system_of(rnn: nn.Module, features: int) -> System:

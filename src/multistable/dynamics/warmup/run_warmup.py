@@ -39,6 +39,7 @@ def warmup(
     rnn: nn.Module,
     sequences: Any,
     *,
+    inputs: Any = "normal",
     algorithm: str = "reliable",
     steps: int | None = None,
     batch_size: int = AtMost(200),
@@ -73,6 +74,8 @@ def warmup(
     Args:
         rnn: the network, see :func:`measure`. All members of an ensemble are warmed up at once, each as if alone.
         sequences: the input sequences, see :func:`measure`.
+        inputs: the constant inputs under which states stay apart, see :func:`measure`. Layers after the first have
+            u ~ N(0, 1) in any case.
         algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
         steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the default algorithm the most
             gradient steps it takes: 500 if not given, or 2,000 short ones towards a wanted VAA.
@@ -104,7 +107,7 @@ def warmup(
         torch.inference_mode(False),
         torch.enable_grad(),
         measured_float32(),
-        studying(rnn, sequences, batch_size=batch_size) as (system, data),
+        studying(rnn, sequences, batch_size=batch_size, inputs=inputs) as (system, data),
     ):
         batch_size = min(batch_size, len(data))
         if batch_size < 2:

@@ -158,7 +158,7 @@ class Verification:
         self.on_measure(inputs * states, steps)
         system, data, draws = self.of(asked, step)
         batches = [draws.batch(len(data), states) for _ in range(inputs)]
-        u = scale * draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)
+        u = system.constant_inputs(inputs, draws, first=0, scale=scale)
         start = random_hidden_states(system, data, torch.cat(batches, dim=-1), draws)
         end = stabilise(system, start, u.repeat_interleave(states, dim=-2), steps).states
         by_input = end.double().unflatten(-2, (inputs, states))

@@ -204,16 +204,17 @@ class Corners:
         corners = map_states(lambda field: corner[..., : field.shape[-1]], [start])
         near = map_states(lambda field: self._astray(field[..., n:, :]), corners)
         together = map_states(lambda x, y: torch.cat([x, y], dim=-2), [start], near)
-        u = self._inputs(layer.input_size, int(period.max()), n).to(system.device, system.dtype)
+        u = self._inputs(system, index, int(period.max()), n)
         _, over_time = layer.warmable(u, together[0])
         at = (period - 1).to(system.device).unsqueeze(-1).expand(*system.leading, 2 * n)
         return at_time([over_time], at), corners
 
-    def _inputs(self, features: int, time: int, n: int) -> Tensor:
+    def _inputs(self, system: System, index: int, time: int, n: int) -> Tensor:
         """Inputs ``(time, ..., 2 n, features)``: constant for each state but the last n // 2, changing for those."""
-        constant = self.draws.normal(2 * n - n // 2, features)
-        changing = self.draws.normal(LONGEST, n // 2, features).movedim(-3, 0)[:time]
-        return WIDER * torch.cat([constant.expand(time, *constant.shape), changing], dim=-2)
+        constant = system.constant_inputs(2 * n - n // 2, self.draws, layer=index, scale=WIDER)
+        changing = self.draws.normal(LONGEST, n // 2, constant.shape[-1]).movedim(-3, 0)[:time]
+        changing = (WIDER * changing).to(constant)
+        return torch.cat([constant.expand(time, *changing.shape[1:-2], *constant.shape[-2:]), changing], dim=-2)
 
     def _astray(self, corner: Tensor) -> Tensor:
         """States ``corner`` with some units anywhere between their value there and the opposite one."""
