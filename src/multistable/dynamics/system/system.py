@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import shown
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws
@@ -208,7 +209,7 @@ def studying_states(
     if batch_size is not None:
         check_batch_size(batch_size, len(starts), "states")
     with evaluating(rnn):
-        system = system_of(rnn, _features(rnn, data, inputs))
+        system = system_of(rnn, data.features if data is not None else features_of(rnn, inputs))
         if data is not None:
             _check_features(data, system)
         system.split(starts.states)
@@ -227,14 +228,15 @@ def _check_features(data: SequenceSet, system: System) -> None:
         raise ValueError(f"sequences must have {expected}, got {data.features}")
 
 
-def _features(rnn: nn.Module, data: SequenceSet | None, inputs: Any) -> int:
-    """The size of a network's input as far as it is known without the network's equations."""
-    if data is not None:
-        return data.features
+def features_of(rnn: nn.Module, inputs: Any) -> int:
+    """The size of a network's input where no sequence tells it: a module may have it, or inputs that were given."""
+    rnn = rnn.network if isinstance(rnn, Ensemble) else rnn
     size = getattr(rnn, "input_size", None)
     if isinstance(size, int):
         return size
-    return inputs.shape[-1] if getattr(inputs, "shape", ()) else 1
+    if getattr(inputs, "shape", ()):
+        return inputs.shape[-1]
+    raise ValueError(f"{type(rnn).__name__} does not tell its input_size: give a tensor in place of {shown(inputs)}")
 
 
 def system_of(rnn: nn.Module, features: int) -> System:
