@@ -2,8 +2,8 @@
 
 from multistable.dynamics.measure.algorithm_1_measure import DivergedError, Measure, measure
 from multistable.dynamics.measure.algorithm_2_reachable_states import reachable_states
-from multistable.dynamics.measure.fixed_points_and_cycles import Attractors, attractors
 from multistable.dynamics.measure.lyapunov_exponents import Lyapunov, lyapunov
+from multistable.dynamics.measure.named_attractors import Attractors, attractors
 from multistable.dynamics.measure.search_fixed_points import FixedPoints, fixed_points
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa, vaa_star
 

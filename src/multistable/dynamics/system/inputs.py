@@ -109,10 +109,7 @@ def inputs_of(given: Any, features: int, data: SequenceSet | None) -> Inputs:
 
 def constant_inputs(given: Any, features: int, name: str = "inputs") -> Tensor:
     """One or several constant inputs as ``(k, features)`` in float64 on the CPU, checked."""
-    try:
-        values = torch.as_tensor(given).detach().to(device="cpu", dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name} must be {ACCEPTED}, got {shown(given)}") from None
+    values = inputs_in_any_form(given, name)
     given_shape = tuple(values.shape)
     if values.dim() == 1:
         # Numbers for a network that reads one at a time are as many inputs.
@@ -123,3 +120,11 @@ def constant_inputs(given: Any, features: int, name: str = "inputs") -> Tensor:
     if not values.isfinite().all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return values
+
+
+def inputs_in_any_form(given: Any, name: str = "inputs") -> Tensor:
+    """Numbers of a tensor, an array or a list, of at least one dimension, in float64 on the CPU."""
+    try:
+        return torch.atleast_1d(torch.as_tensor(given).detach().to(device="cpu", dtype=torch.float64))
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be {ACCEPTED}, got {shown(given)}") from None

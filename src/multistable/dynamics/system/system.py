@@ -12,7 +12,7 @@ from multistable.arguments import shown
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.inputs import Inputs, Normal, inputs_of
+from multistable.dynamics.system.inputs import Inputs, Normal, inputs_in_any_form, inputs_of
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, sequence_set
 from multistable.dynamics.system.states import StateSet, state_set
@@ -234,8 +234,8 @@ def features_of(rnn: nn.Module, inputs: Any) -> int:
     size = getattr(rnn, "input_size", None)
     if isinstance(size, int):
         return size
-    if getattr(inputs, "shape", ()):
-        return inputs.shape[-1]
+    if not isinstance(inputs, str):
+        return inputs_in_any_form(inputs).shape[-1]
     raise ValueError(f"{type(rnn).__name__} does not tell its input_size: give a tensor in place of {shown(inputs)}")
 
 
