@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.derivatives import Linear, jacobians, linear_layers
-from multistable.dynamics.system.system import States, System, flat, map_states, system_of
+from multistable.dynamics.system.system import States, System, divided, flat, system_of
 
 ENTRIES = {"cpu": 2**20}
 MOST_ENTRIES = 2**26
@@ -48,24 +48,19 @@ class Step:
         if not len(x):  # not every module takes batches of none
             return x
         u, after = u.expand(*x.shape[:-1], u.shape[-1]), []
-        for layer, state in zip(self.system.layers, self.split(x), strict=True):
+        for layer, state in zip(self.system.layers, divided(x, self.like), strict=True):
             u, state = layer.step(u, state)
             after.append(state)
         return flat(after)
 
     def after(self, x: Tensor, u: Tensor, steps: int) -> Tensor:
         """The states ``(n, d)`` after so many steps under ``u (1, features)``, by the fastest loop there is."""
-        return flat(self.system.only_last(u.expand(steps, len(x), -1), self.split(x)))
+        return flat(self.system.only_last(u.expand(steps, len(x), -1), divided(x, self.like)))
 
     def checked(self, x: Tensor) -> Tensor:
         """Whole states ``(n, d)``; an error if they are not of the network's size."""
         self.system.split(x)
         return x
-
-    def split(self, x: Tensor) -> States:
-        """The states of each layer from whole states ``(n, d)``."""
-        parts = iter(x.split([part.shape[-1] for layer in self.like for cell in layer for part in cell], dim=-1))
-        return map_states(lambda _: next(parts), self.like)
 
     def jacobians(self, x: Tensor, u: Tensor) -> Tensor:
         """The derivatives ``(n, d, d)`` of the step at ``x (n, d)``: rows are units after it, columns before it."""
@@ -77,7 +72,7 @@ class Step:
 
     def _jacobians(self, x: Tensor, u: Tensor) -> Tensor:
         if self.linear is not None:
-            return jacobians(self.linear, self.split(x), u)
+            return jacobians(self.linear, divided(x, self.like), u)
 
         def one(x: Tensor, u: Tensor) -> Tensor:
             return self(x.unsqueeze(0), u.unsqueeze(0)).squeeze(0)

@@ -97,12 +97,11 @@ class System:
         """The inverse of :func:`flat`: the states of each layer from whole states ``(..., n, d)``."""
         u = torch.zeros(1, *self.leading, 1, self.input_size, device=self.device, dtype=self.dtype)
         like = self.only_last(u)
-        sizes = [part.shape[-1] for layer in like for cell in layer for part in cell]
-        if x.shape[-1] != sum(sizes):
+        size = flat(like).shape[-1]
+        if x.shape[-1] != size:
             whole = "the whole state of all layers, [h, c] for LSTM, as ms.reachable_states returns it"
-            raise ValueError(f"states must be (n, {sum(sizes)}), {whole}, got shape {tuple(x.shape)}")
-        parts = iter(x.to(device=self.device, dtype=self.dtype).expand(*self.leading, *x.shape[-2:]).split(sizes, -1))
-        return map_states(lambda _: next(parts), like)
+            raise ValueError(f"states must be (n, {size}), {whole}, got shape {tuple(x.shape)}")
+        return divided(x.to(device=self.device, dtype=self.dtype).expand(*self.leading, *x.shape[-2:]), like)
 
     def advance(self, u: Tensor, states: States | None = None) -> States:
         """All states of all layers over inputs ``u``, each field with time first."""
@@ -283,6 +282,12 @@ def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
 def flat(states: Sequence[LayerState]) -> Tensor:
     """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
     return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
+
+
+def divided(x: Tensor, like: Sequence[LayerState]) -> States:
+    """The inverse of :func:`flat`: whole states ``(..., n, d)`` as the states of each layer, as ``like`` are made."""
+    parts = iter(x.split([field.shape[-1] for layer in like for cell in layer for field in cell], dim=-1))
+    return map_states(lambda _: next(parts), like)
 
 
 def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
