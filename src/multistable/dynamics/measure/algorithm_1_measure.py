@@ -13,11 +13,11 @@ from multistable.arguments import check_positive_number, positive_integers
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
-from multistable.dynamics.system.contexts import measured_float32
+from multistable.dynamics.system.contexts import evaluating, measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import States, System, map_states, studying, studying_states
+from multistable.dynamics.system.system import States, System, map_states, studying, studying_states, system_of
 
 BATCH_SIZE = AtMost(32)
 """The default number of states of a batch."""
@@ -110,6 +110,14 @@ def measuring(
         study = studying_states(network, states, sequences, **chosen)
     with torch.no_grad(), measured_float32(), study as (system, data):
         yield system.with_present_weights(), data
+
+
+@contextmanager
+def measured_system(rnn: nn.Module, features: int) -> Iterator[System]:
+    """A network as a system under the conditions of a measure, over its present weights."""
+    network = _in_single_precision(rnn)
+    with torch.no_grad(), measured_float32(), evaluating(network):
+        yield system_of(network, features).with_present_weights()
 
 
 def batching(system: System, data: SequenceSet | StateSet, batches: int, batch_size: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Which settled states are at the same attractor, under one input and from one input to another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -44,7 +44,7 @@ class Portrait:
     @property
     def fractions(self) -> Tensor:
         """``(k,)``, the share of the states that end at each attractor."""
-        return torch.stack([(self.labels == i).double().mean() for i in self.ids] or [torch.zeros(())])[: len(self)]
+        return shares_of(self.labels, self.ids)
 
     def named(self, ids: Sequence[int]) -> "Portrait":
         """The same with other ids."""
@@ -52,6 +52,11 @@ class Portrait:
         place = {old: index for index, old in enumerate(self.ids)}
         where = torch.tensor([place.get(label, -1) for label in self.labels.tolist()], device="cpu")
         return replace(self, ids=list(ids), labels=new[where])
+
+
+def shares_of(labels: Tensor, ids: Iterable[int]) -> Tensor:
+    """The share of each of the ids among the labels ``(n,)``, ``(k,)``."""
+    return torch.tensor([(labels == i).double().mean().item() for i in ids], dtype=torch.float64, device="cpu")
 
 
 def portrait(system: System, states: Tensor, u: Tensor, periods: Tensor, speeds: Tensor, eps: float) -> Portrait:
@@ -109,7 +114,7 @@ def carried(system: System, pairs: Sequence[tuple[Portrait, Portrait]], stabilis
             states = system.only_last(between.expand(PAUSE, *between.shape), states)
     ends = stabilise(system, states, last, stabilisation).states.reshape(len(begin), -1).cpu()
     parts = ends.split([len(x) for x in points])
-    return [_places(part, after, eps) for part, (_, after) in zip(parts, pairs, strict=True)]
+    return [places_of(part, after, eps) for part, (_, after) in zip(parts, pairs, strict=True)]
 
 
 def inherited(before: Portrait, after: Portrait, places: Tensor, unused: int) -> tuple[Portrait, int]:
@@ -126,7 +131,8 @@ def inherited(before: Portrait, after: Portrait, places: Tensor, unused: int) ->
     return after.named(ids), unused
 
 
-def _places(states: Tensor, after: Portrait, eps: float) -> Tensor:
+def places_of(states: Tensor, after: Portrait, eps: float) -> Tensor:
+    """At which attractor of a portrait each of the states ``(n, d)`` is, ``(n,)``, -1 at none of them."""
     if not after.orbits or not len(states):
         return torch.full((len(states),), -1, device="cpu")
     distances = torch.stack([_distance(states, orbit) for orbit in after.orbits])

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import check_positive_number, positive_integers
+from multistable.arguments import check_positive_number, positive_integer, positive_integers
 from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, BATCHES, batching, measuring
 from multistable.dynamics.measure.fixed_points_and_cycles import LONGEST, Kinds, kinds_of_states
-from multistable.dynamics.measure.labels import Portrait, carried, inherited, portrait
+from multistable.dynamics.measure.labels import Portrait, carried, inherited, portrait, shares_of
+from multistable.dynamics.measure.memory import bits_about, shares_returning
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.step import precise_step
 from multistable.dynamics.system.system import System, flat
@@ -133,6 +134,57 @@ class Attractors:
             row[found.ids] = found.fractions
         return shares
 
+    def bits(self, targets: Any) -> Any:
+        """How many bits the attractors carry about what the states had read: the mutual information of ``labels`` and
+        targets, corrected for its bias in few samples. States that still move count as one more attractor.
+
+        Args:
+            targets: whole numbers or truth values, ``(sequences,)`` or ``(sequences, m)``: one for each sequence, or
+                for each of the given states.
+        """
+        if self.members:
+            return [member.bits(targets) for member in self.members]
+        values = torch.as_tensor(targets).detach().cpu()
+        if values.dim() not in (1, 2) or len(values) <= int(self.origins.max()):
+            least = int(self.origins.max()) + 1
+            raise ValueError(
+                f"targets must have one entry for each sequence or given state, at least {least}, "
+                f"got shape {tuple(values.shape)}"
+            )
+        return bits_about(self.labels, values[self.origins])
+
+    def returning(
+        self,
+        noise: float | Sequence[float],
+        *,
+        stabilisation: int = 10_000,
+        eps: float = 1e-4,
+        generator: torch.Generator | None = None,
+    ) -> Any:
+        """The share of the states at attractors that come back from a displacement: how much noise a memory survives.
+
+        Args:
+            noise: the length of the displacement, whose direction is random, or several lengths.
+            stabilisation: the steps after which a state must be back.
+            eps: how near.
+            generator: where directions are drawn from, see :func:`measure`.
+
+        Returns:
+            A number, or a list with one for each length.
+        """
+        if self.members:
+            options: dict[str, Any] = {"stabilisation": stabilisation, "eps": eps, "generator": generator}
+            return [member.returning(noise, **options) for member in self.members]
+        several = isinstance(noise, Sequence | Tensor)
+        sizes = [float(size) for size in noise] if isinstance(noise, Sequence | Tensor) else [float(noise)]
+        for size in sizes:
+            check_positive_number("noise", size)
+        settling = (positive_integer("stabilisation", stabilisation), eps)
+        shares = shares_returning(
+            self._network, self.ends, self.under, self.portraits, sizes, settling, Draws(generator)
+        )
+        return shares if several else shares[0]
+
     def _input_of(self, index: int) -> int:
         """The number of the input whose point of an attractor is in ``points``."""
         return int(self.fractions_under()[:, index].argmax())
@@ -210,14 +262,13 @@ def _of_one(
         labels[under == index] = part.labels
     portraits, labels = _by_share(portraits, labels)
     k = int(labels.max()) + 1
-    shares = torch.stack([(labels == i).double().mean() for i in range(k)] or [torch.zeros(())])[:k]
     orbits = [_most_common(portraits, i) for i in range(k)]
     of_states = periods.cpu()
     return Attractors(
         points=torch.stack([orbit[0] for orbit in orbits]) if k else ends.cpu()[:0],
         orbits=orbits,
         labels=labels,
-        fractions=shares,
+        fractions=shares_of(labels, range(k)),
         periods=torch.tensor([len(orbit) for orbit in orbits], dtype=torch.long, device="cpu"),
         speeds=speeds.cpu(),
         starts=starts.cpu(),
