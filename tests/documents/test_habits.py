@@ -55,7 +55,7 @@ def test_every_package_is_in_the_extra_that_is_named():
 
 
 def test_what_a_module_needs_is_told():
-    needed = {"experiments.page": "jinja2", "experiments.figures": "matplotlib"}
+    needed = {"experiments.page": "jinja2", "experiments.figures": "matplotlib", "drawing": "matplotlib"}
     needed |= {"rl.gym_agent": "gymnasium", "rl.environment": "gymnasium"}
     program = f"""
 import importlib, sys

@@ -60,6 +60,12 @@ class Continuation:
         """The number of attractors at each step."""
         return [len(found) for found in self.portraits]
 
+    def plot(self) -> Any:
+        """A figure of Matplotlib: where the attractors are along the path, and the shares of the states."""
+        from multistable.dynamics.measure.plots import of_continuation
+
+        return of_continuation(self)
+
 
 def continuation(
     rnn: nn.Module | Sequence[nn.Module],

@@ -96,15 +96,19 @@ class Attractors:
         """
         if self.members:
             return [member.eigenvalues for member in self.members]
-        values = torch.zeros(*self.points.shape, dtype=torch.complex128, device="cpu")
+        return self.eigenvalues_of(range(len(self)))
+
+    def eigenvalues_of(self, which: Sequence[int]) -> Tensor:
+        """:attr:`eigenvalues` of some of the attractors, for where there are many."""
+        values = torch.zeros(len(which), self.ends.shape[-1], dtype=torch.complex128, device="cpu")
         with precise_step(self._network, self.inputs.shape[-1]) as step:
-            for index, orbit in enumerate(self.orbits):
+            for row, index in zip(values, which, strict=True):
                 u = self.inputs[self._input_of(index)].unsqueeze(0)
-                x, u = (tensor.to(step.system.device, torch.float64) for tensor in (orbit, u))
+                x, u = (tensor.to(step.system.device, torch.float64) for tensor in (self.orbits[index], u))
                 around = torch.eye(x.shape[-1], dtype=torch.float64, device=x.device)
                 for point in x.split(1):
                     around = step.jacobians(point, u)[0] @ around
-                values[index] = torch.linalg.eigvals(around.cpu())
+                row[:] = torch.linalg.eigvals(around.cpu())
         return values.gather(-1, values.abs().argsort(dim=-1, descending=True))
 
     @property
@@ -184,6 +188,16 @@ class Attractors:
             self._network, self.ends, self.under, self.portraits, sizes, settling, Draws(generator)
         )
         return shares if several else shares[0]
+
+    def plot(self) -> Any:
+        """A figure of Matplotlib: the states on their way in principal components, the shares, the eigenvalues, and how
+        long small deviations last. Of an ensemble take one of ``members``.
+        """
+        from multistable.dynamics.measure.plots import of_attractors
+
+        if self.members:
+            raise ValueError("an ensemble has a picture for each member: take one of its members")
+        return of_attractors(self)
 
     def _input_of(self, index: int) -> int:
         """The number of the input whose point of an attractor is in ``points``."""

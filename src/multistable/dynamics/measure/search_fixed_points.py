@@ -86,6 +86,17 @@ class FixedPoints:
         ways = vectors[:, values.abs() > 1].mT.real
         return ways / torch.linalg.vector_norm(ways, dim=-1, keepdim=True).clamp_min(1e-300)
 
+    def plot(self, states: Tensor | None = None) -> Any:
+        """A figure of Matplotlib: the points in principal components with the unstable directions of saddles, the
+        eigenvalues, and the time constants.
+
+        Args:
+            states: states ``(n, d)`` to draw behind the points.
+        """
+        from multistable.dynamics.measure.plots import of_fixed_points
+
+        return of_fixed_points(self, states)
+
 
 def fixed_points(
     rnn: nn.Module,
@@ -95,7 +106,7 @@ def fixed_points(
     eps: float = 1e-4,
     slow: float = 1e-2,
     rounds: int = 2,
-    iterations: int = 100,
+    iterations: int = 50,
 ) -> Any:
     """Find the fixed points of a network under a constant input, saddles and repellors included.
 
