@@ -57,10 +57,24 @@ def test_targets_are_of_the_sequences_that_the_states_come_from():
     x = torch.randn(1, 50, 1, generator=generator())
     found = ms.attractors(Corners(), x, inputs="zero", stabilisation=60, batches=20, generator=generator())
     assert found.labels.shape == (640,)
-    signs = x[0] > 0
-    p = signs.double()[found.origins].mean().item()
+    signs = (x[0] > 0)[found.origins]
+    p = signs.double().mean().item()
     entropy = -p * math.log2(p) - (1 - p) * math.log2(1 - p)
     assert found.bits(signs) == pytest.approx(entropy, abs=0.01)
+
+
+def test_times_are_those_at_which_the_states_were_taken():
+    """A network that counts its steps, and forgets them only once its input is constant."""
+
+    class Count(nn.Module):
+        def forward(self, x, state=None):
+            h = torch.zeros_like(x[0]) if state is None else state
+            return h, h + (x > 0).sum(dim=0)
+
+    x = torch.ones(30, 50, 1)
+    found = ms.attractors(Count(), x, inputs="zero", stabilisation=60, generator=generator())
+    assert torch.equal(found.starts.squeeze(-1), found.times.float())
+    assert len(found) == len(found.times.unique())
 
 
 def test_what_noise_a_memory_survives_is_half_the_distance_of_the_attractors():
@@ -85,7 +99,7 @@ def test_members_are_told_as_alone():
     states = torch.rand(40, 3, generator=generator()) * 2 - 1
     together = ms.attractors(ms.Ensemble(members), states=states, inputs="zero", stabilisation=500)
     alone = [ms.attractors(rnn, states=states, inputs="zero", stabilisation=500) for rnn in members]
-    assert together.bits(states > 0) == pytest.approx([found.bits(states > 0) for found in alone], abs=1e-9)
+    assert together.bits([states > 0] * 2) == pytest.approx([found.bits(states > 0) for found in alone], abs=1e-9)
     options = {"noise": 0.3, "stabilisation": 500}
     own = [found.returning(**options, generator=generator()) for found in alone]
     assert together.returning(**options, generator=generator(0))[0] == own[0]
@@ -93,7 +107,7 @@ def test_members_are_told_as_alone():
 
 def test_what_cannot_be_asked():
     _, found = settled(10, 1)
-    with pytest.raises(ValueError, match=r"targets must have one entry for each .*, at least 10, got shape \(9,\)"):
+    with pytest.raises(ValueError, match=r"targets must be \(10,\) or \(10, m\), got shape \(9,\)"):
         found.bits(torch.zeros(9))
     with pytest.raises(ValueError, match=r"noise must be a positive number, got -1"):
         found.returning(-1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import check_positive_number, positive_integers
-from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.measure.algorithm_2_reachable_states import states_and_times
 from multistable.dynamics.measure.stabilisation import Stabilised, stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import evaluating, measured_float32
@@ -155,29 +155,33 @@ class Settled:
         settled: the states after the last.
         u: the constant input of each state, ``(..., n, features)``.
         origins: the number of the sequence or of the given state that each comes from, ``(..., n)``.
+        times: the time step of the sequence, from 1 on, ``(..., n)``; 0 for given states.
     """
 
     start: States
     settled: Stabilised
     u: Tensor
     origins: Tensor
+    times: Tensor
 
 
 def settled_states(
     system: System, data: SequenceSet | StateSet, draws: Draws, batches: int, batch_size: int, stabilisation: int
 ) -> Settled:
     """The states to compare, all batches stabilised in one pass."""
-    states, inputs, origins = [], [], []
+    states, inputs, origins, times = [], [], [], []
     for place in range(batches):
         indices = _batch(data, draws, batch_size)
-        states.append(random_hidden_states(system, data, indices, draws))
+        reached, when = states_and_times(system, data, indices, draws)
+        states.append(reached)
+        times.append(when)
         inputs.append(system.constant_inputs(1, draws, first=place).expand(*system.leading, batch_size, -1))
         origins.append(indices)
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
     settled = stabilise(system, together, u, stabilisation)
     check_finite(settled.states, f"{settled.steps} steps")
-    return Settled(together, settled, u, torch.cat(origins, dim=-1))
+    return Settled(together, settled, u, torch.cat(origins, dim=-1), torch.cat(times, dim=-1))
 
 
 def _batch(data: SequenceSet | StateSet, draws: Draws, size: int) -> Tensor:

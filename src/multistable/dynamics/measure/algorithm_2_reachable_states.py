@@ -32,7 +32,15 @@ def reachable_states(rnn: nn.Module, sequences: Any, *, generator: Generators = 
 
 def random_hidden_states(system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws) -> States:
     """The state at a random time step of each of the sequences, or the given states, at ``indices (..., n)``."""
+    return states_and_times(system, data, indices, draws)[0]
+
+
+def states_and_times(
+    system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws
+) -> tuple[States, Tensor]:
+    """:func:`random_hidden_states`, and the time steps ``(..., n)``, counted from 1; 0 for given states."""
     if isinstance(data, StateSet):
-        return system.split(data.select(indices))
+        return system.split(data.select(indices)), torch.zeros_like(indices)
     u, lengths = data.select(indices)
-    return system.states_at(u.to(device=system.device, dtype=system.dtype), draws.times(lengths))
+    times = draws.times(lengths)
+    return system.states_at(u.to(device=system.device, dtype=system.dtype), times), times

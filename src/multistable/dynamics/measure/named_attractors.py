@@ -39,6 +39,7 @@ class Attractors:
         speeds: ``(n,)``, how far the next step leads each settled state.
         starts, ends: ``(n, d)``, each state before it settled and after.
         origins: ``(n,)``, the number of the sequence, or of the given state, that each state comes from.
+        times: ``(n,)``, the time step of the sequence after which each state was taken, from 1 on; 0 for given states.
         portraits: the attractors under each input, with the same numbers; see :class:`Portrait`.
         inputs: ``(m, features)``, the different inputs.
         under: ``(n,)``, the number of the input of each state.
@@ -59,6 +60,7 @@ class Attractors:
     starts: Any
     ends: Any
     origins: Any
+    times: Any
     portraits: Any
     inputs: Any
     under: Any
@@ -143,19 +145,14 @@ class Attractors:
         targets, corrected for its bias in few samples. States that still move count as one more attractor.
 
         Args:
-            targets: whole numbers or truth values, ``(sequences,)`` or ``(sequences, m)``: one for each sequence, or
-                for each of the given states.
+            targets: whole numbers or truth values, one or several for each state, ``(n,)`` or ``(n, m)``. What belongs
+                to the sequences is found with ``origins`` and ``times``: ``y[found.origins]``, or
+                ``y[found.times - 1, found.origins]`` where there is a value for each time step. For an ensemble
+                ``(R, n)`` or ``(R, n, m)``.
         """
         if self.members:
-            return [member.bits(targets) for member in self.members]
-        values = torch.as_tensor(targets).detach().cpu()
-        if values.dim() not in (1, 2) or len(values) <= int(self.origins.max()):
-            least = int(self.origins.max()) + 1
-            raise ValueError(
-                f"targets must have one entry for each sequence or given state, at least {least}, "
-                f"got shape {tuple(values.shape)}"
-            )
-        return bits_about(self.labels, values[self.origins])
+            return [member.bits(own) for member, own in zip(self.members, targets, strict=True)]
+        return bits_about(self.labels, targets)
 
     def returning(
         self,
@@ -288,6 +285,7 @@ def _of_one(
         starts=starts.cpu(),
         ends=ends.cpu(),
         origins=own(settled.origins),
+        times=own(settled.times),
         portraits=portraits,
         inputs=inputs,
         under=under,
