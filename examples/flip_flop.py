@@ -9,7 +9,6 @@ saddles between them. Prints what is found and draws ``flip_flop_attractors.png`
 """
 
 import argparse
-import itertools
 from pathlib import Path
 
 import torch
@@ -66,11 +65,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cell", choices=("GRU", "LSTM", "RNN"), default="GRU")
     parser.add_argument("--hidden", type=int, default=24)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--warmup", action="store_true", help="warm up before training")
     parser.add_argument("--output", type=Path, default=Path(), help="the folder of the pictures")
     asked = parser.parse_args()
+    torch.set_num_threads(1)  # the network is small: more threads would wait for each other
     torch.manual_seed(asked.seed)
     generator = torch.Generator().manual_seed(asked.seed)
     rnn = getattr(nn, asked.cell)(BITS, asked.hidden)
