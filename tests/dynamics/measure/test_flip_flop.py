@@ -19,7 +19,7 @@ def test_a_trained_flip_flop_has_an_attractor_for_each_combination_of_bits(cell)
         torch.manual_seed(0)
         rnn = cell(3, 24)
     inputs, targets = EXAMPLE["flip_flop"](60, 400, generator)
-    EXAMPLE["train"](rnn, 300, generator)
+    EXAMPLE["train"](rnn, 200, generator, batch=64)
     found = ms.attractors(rnn, inputs, inputs="zero", generator=generator)
     assert (len(found), found.fixed_points, found.stable.all()) == (8, 1.0, True)
     assert EXAMPLE["agreement"](found, targets) >= 0.99
