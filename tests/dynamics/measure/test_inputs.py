@@ -88,6 +88,15 @@ def test_each_given_input_has_as_many_batches():
     assert len(vaas(inputs="data")) == len(vaas()) == 10
 
 
+def test_inputs_from_data_are_of_all_sequences_and_all_their_time_steps():
+    """And of no padding: sequences of different lengths, in which each number is there once."""
+    starts, lengths = [10, 20, 30], [3, 5, 9]
+    x = [torch.arange(s, s + n, dtype=torch.float32).unsqueeze(-1) for s, n in zip(starts, lengths, strict=True)]
+    found = ms.attractors(Sign(), x, inputs="data", batches=200, stabilisation=1, longest=1, generator=generator())
+    drawn = set(found.inputs.squeeze(-1).tolist())
+    assert drawn == {float(s + t) for s, n in zip(starts, lengths, strict=True) for t in range(n)}
+
+
 def test_inputs_from_data_are_what_the_sequences_hold_at_each_members_own():
     """A member whose sequences are strong inputs, and one whose sequences are silent."""
     members = [ms.RNN("brc", 1, 1) for _ in range(2)]

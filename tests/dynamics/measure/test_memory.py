@@ -85,6 +85,22 @@ def test_what_noise_a_memory_survives_is_half_the_distance_of_the_attractors():
     assert found.returning(0.5) == 1.0
 
 
+def test_what_ends_nowhere_has_not_come_back():
+    """Above 0 states go to 1, the only attractor; below it they slide down for ever."""
+
+    class Ledge(nn.Module):
+        def forward(self, x, state=None):
+            h = x[0] if state is None else state
+            for _ in x:
+                h = torch.where(h > 0, (h + 1) / 2, h - 1)
+            return h, h
+
+    found = ms.attractors(Ledge(), states=torch.rand(400, 1), inputs=torch.zeros(1, 1), stabilisation=60)
+    assert (len(found), found.moving) == (1, 0.0)
+    shares = found.returning([0.9, 3.0], stabilisation=60, generator=generator())
+    assert shares == [1.0, pytest.approx(0.5, abs=0.1)]
+
+
 def test_of_several_units_each_may_cross():
     """In three dimensions a displacement of length 2 crosses the plane of a unit where its part of it exceeds 1."""
     _, found = settled(4000, 3)
