@@ -14,7 +14,7 @@ FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, CHANGE = 1e-3, 1e-14, 1e8, 10.0
 # With one derivative so many steps are taken, as long as each leaves less than a share of the speed.
 CHORDS, GAIN = 6, 0.25
 # The search of a state ends after so many steps in a row that leave more than a share of its speed.
-PATIENCE, HARDLY = 8, 0.99
+PATIENCE, HARDLY = 4, 0.95
 REST = 1e-10
 """The speed at a fixed point, for states of norm 1: rounding leaves a thousandth of it."""
 

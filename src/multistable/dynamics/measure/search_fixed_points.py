@@ -105,7 +105,7 @@ def fixed_points(
     *,
     eps: float = 1e-4,
     slow: float = 1e-2,
-    rounds: int = 2,
+    rounds: int = 3,
     iterations: int = 50,
 ) -> Any:
     """Find the fixed points of a network under a constant input, saddles and repellors included.
