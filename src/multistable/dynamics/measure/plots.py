@@ -1,7 +1,8 @@
 """Pictures of attractors and fixed points: where they are, who goes there, and how long what they keep lasts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ PATHS, PATH_STEPS = 120, 60
 """How many states are followed on their way, and for how many steps."""
 NAMED = 12
 """So many attractors have a colour and a marker of their own; those of fewer states are grey."""
+STABILITY = {"stable": (COLOURS[0], "o"), "saddle": (VERMILLION, "X"), "repellor": (ORANGE, "^")}
+"""The colour and the marker of each kind of fixed point."""
 REACH = 0.15
 """The length of a drawn direction, as a share of the width of the picture."""
 
@@ -41,42 +44,50 @@ class Plane:
         return (ways.double() @ self._plane.mT).numpy()
 
 
+Panel = Callable[[Axes], None]
+"""One picture, drawn on axes that it is given."""
+
+
 def of_attractors(found: Attractors) -> Figure:
     """Four pictures: the state space, the shares of the states, the eigenvalues, and how long deviations last."""
     drawn, axes = figure(11, 8, 2, 2)
-    _state_space(axes[0, 0], found)
-    if len(found.inputs) > 1:
-        _shares_along(axes[0, 1], found.fractions_under(), found.inputs, "share of the states")
-    else:
-        _bars(axes[0, 1], found.fractions.tolist(), "share of the states that end there")
+    for place, panel in zip(axes.flat, attractor_panels(found), strict=True):
+        panel(place)
+    return drawn
+
+
+def attractor_panels(found: Attractors) -> list[Panel]:
+    """The pictures of :func:`of_attractors`."""
     few = range(min(len(found), NAMED))
     values = found.eigenvalues_of(few)
-    _unit_circle(axes[1, 0], values, [_look(i) for i in few])
     rounds = found.periods[: len(values)] / values[:, 0].abs().log().abs() if len(values) else torch.zeros(0)
-    _lifetimes(axes[1, 1], rounds.tolist())
-    return drawn
+    shares = partial(_bars, values=found.fractions.tolist(), what="share of the states that end there")
+    if len(found.inputs) > 1:
+        along = {"shares": found.fractions_under(), "inputs": found.inputs, "what": "share of the states"}
+        shares = partial(_shares_along, **along)
+    return [
+        partial(_state_space, found=found),
+        shares,
+        partial(_unit_circle, eigenvalues=values, looks=[_look(i) for i in few]),
+        partial(_lifetimes, lifetimes=rounds.tolist()),
+    ]
 
 
 def of_fixed_points(found: FixedPoints, states: Tensor | None) -> Figure:
     """Three pictures: the points with the unstable directions of saddles, the eigenvalues, and the time constants."""
     drawn, axes = figure(15, 4.6, 3)
-    shown = [found.points, found.slow_points] + ([] if states is None else [states.detach().cpu().double()])
-    plane = Plane(torch.cat(shown)) if sum(map(len, shown)) else None
-    if plane is not None:
-        _points(axes[0], found, plane, states)
-    name_axes(axes[0], "first principal component", "second", f"{_count(found)}")
-    styles = {"stable": (COLOURS[0], "o"), "saddle": (VERMILLION, "X"), "repellor": (ORANGE, "^")}
-    _unit_circle(axes[1], found.eigenvalues, [styles[kind] for kind in found.kinds])
-    constants = found.time_constants.amax(dim=-1) if len(found) else torch.zeros(0)
-    for kind, (colour, marker) in styles.items():
-        of_kind = [(i, value) for i, value in enumerate(constants.tolist()) if found.kinds[i] == kind]
-        if of_kind:
-            axes[2].scatter(*zip(*of_kind, strict=True), color=colour, marker=marker, s=30, label=kind)
-    _decades(axes[2], constants.tolist())
-    if len(found):
-        axes[2].legend()
-    name_axes(axes[2], "fixed point", "steps", "longest time constant")
+    for place, panel in zip(axes.flat, fixed_point_panels(found, states), strict=True):
+        panel(place)
     return drawn
+
+
+def fixed_point_panels(found: FixedPoints, states: Tensor | None = None) -> list[Panel]:
+    """The pictures of :func:`of_fixed_points`."""
+    return [
+        partial(_points, found=found, states=states),
+        partial(_unit_circle, eigenvalues=found.eigenvalues, looks=[STABILITY[kind] for kind in found.kinds]),
+        partial(_constants, found=found),
+    ]
 
 
 def of_continuation(found: Continuation) -> Figure:
@@ -190,7 +201,26 @@ def _decades(axes: Axes, values: Sequence[float]) -> None:
         axes.set_ylim(10 ** math.floor(math.log10(min(finite))), 10 ** math.ceil(math.log10(max(finite)) + 1e-9))
 
 
-def _points(axes: Axes, found: FixedPoints, plane: Plane, states: Tensor | None) -> None:
+def _constants(axes: Axes, found: FixedPoints) -> None:
+    """The longest time constant of each fixed point."""
+    constants = found.time_constants.amax(dim=-1).tolist() if len(found) else []
+    for kind, (colour, marker) in STABILITY.items():
+        of_kind = [(i, value) for i, value in enumerate(constants) if found.kinds[i] == kind]
+        if of_kind:
+            axes.scatter(*zip(*of_kind, strict=True), color=colour, marker=marker, s=30, label=kind)
+    _decades(axes, constants)
+    if constants:
+        axes.legend()
+    name_axes(axes, "fixed point", "steps", "longest time constant")
+
+
+def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
+    """The points, the unstable directions of saddles, and states behind them."""
+    name_axes(axes, "first principal component", "second", _count(found))
+    shown = [found.points, found.slow_points] + ([] if states is None else [states.detach().cpu().double()])
+    if not sum(map(len, shown)):
+        return
+    plane = Plane(torch.cat(shown))
     if states is not None:
         axes.scatter(*plane(states.detach().cpu()).T, color=GREY, s=4, zorder=0, label="states")
     stable = found.stable
