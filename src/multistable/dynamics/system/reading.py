@@ -178,18 +178,23 @@ def _from_tensor(
     return _one_after_the_other(PaddedSequences(time_first, lengths))
 
 
-def _check_numbers(tensor: Tensor) -> None:
+def check_real(name: str, tensor: Tensor) -> None:
     """Raise unless the tensor has real numbers that can be read."""
     if tensor.is_complex() or tensor.is_quantized:
-        raise TypeError(f"sequences must be of real numbers, got {tensor.dtype}")
+        raise TypeError(f"{name} must be of real numbers, got {tensor.dtype}")
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested:
+        kind = "meta tensor" if tensor.is_meta else "nested tensor" if tensor.is_nested else f"{tensor.layout} tensor"
+        raise TypeError(f"{name} must be dense tensors with values, got a {kind}")
+
+
+def _check_numbers(tensor: Tensor) -> None:
+    """Raise unless the tensor has real numbers that can be read, and these are no tokens."""
+    check_real("sequences", tensor)
     if not tensor.is_floating_point() and tensor.dtype != torch.bool:
         raise TypeError(
             f"sequences must be of a floating-point type, got {tensor.dtype}: for whole numbers that are tokens pass "
             "the model that embeds them, ms.measure(model, batches); else sequences.float()"
         )
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested:
-        kind = "meta tensor" if tensor.is_meta else "nested tensor" if tensor.is_nested else f"{tensor.layout} tensor"
-        raise TypeError(f"sequences must be dense tensors with values, got a {kind}")
 
 
 def _is_list_of_sequences(value: Any) -> bool:
