@@ -38,7 +38,7 @@ class Change(NamedTuple):
     other: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Continuation:
     """The result of :func:`continuation`.
 
