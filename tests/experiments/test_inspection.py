@@ -39,6 +39,7 @@ def test_a_network_that_forgets_is_told():
     torch.manual_seed(0)
     answers = said(nn.GRU(1, 8))
     assert "It forgets." in answers[QUESTIONS[0]]
+    assert answers[QUESTIONS[1]].startswith("It fades: small differences are a third")
     assert answers[QUESTIONS[3]].startswith("There are no two attractors")
     assert answers[QUESTIONS[4]] == "Beside 1 stable fixed points, no saddles were found."
 

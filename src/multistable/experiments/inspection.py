@@ -45,7 +45,7 @@ class Inspection:
         """Questions and answers."""
         return [
             ("How many things can it hold?", _how_many(self.quiet)),
-            ("For how long?", _how_long(self.decay)),
+            ("For how long?", _how_long(self.quiet, self.decay)),
             ("Under which inputs?", _under_which(self.driven)),
             ("How robustly?", _how_robustly(self.noise)),
             ("What lies between?", _between(self.points)),
@@ -119,17 +119,15 @@ def _how_many(found: Attractors) -> str:
     return f"{len(found)} different things while its input is zero{told}.{moving}"
 
 
-def _how_long(found: Lyapunov) -> str:
-    if found.chaotic > 0.5:
+def _how_long(found: Attractors, decay: Lyapunov) -> str:
+    if decay.chaotic > 0.5:
         return "It does not settle: small differences between its states grow."
-    if found.lifetime > LONG:
-        return (
-            "Small differences between its states last for more steps than can be told: nothing brings states together."
-        )
-    return (
-        f"At its attractors a small difference is a third of what it was after {max(1, round(found.lifetime))} steps: "
-        "what is told by the attractor lasts, what is told by less is gone by then."
-    )
+    if decay.lifetime > LONG:
+        return "Small differences between its states last longer than can be told: nothing brings states together."
+    fading = f"small differences are a third of what they were after {max(1, round(decay.lifetime))} steps."
+    if len(found) > 1:
+        return f"What is kept by the choice of an attractor lasts as long as nothing comes. The rest fades: {fading}"
+    return f"It fades: {fading}"
 
 
 def _under_which(found: Attractors) -> str:

@@ -1,5 +1,6 @@
 """Attractors along paths of which it is known what happens on the way."""
 
+import itertools
 import math
 
 import pytest
@@ -44,6 +45,18 @@ def test_through_two_folds_one_attractor_appears_and_the_other_disappears():
     lower = found.fractions[first:last, 0]
     assert (lower.diff() <= 0).all()
     assert torch.equal(found.path.squeeze(-1), path)
+
+
+def test_saddles_are_followed_from_fold_to_fold():
+    """Three points between the folds, each of which goes on in the next step; at a fold two of them meet."""
+    path = torch.linspace(-0.5, 0.5, 11, dtype=torch.float64)
+    found = ms.continuation(unit(), states=STATES, inputs=path).fixed_points()
+    assert [len(points) for points in found] == [3 if abs(u) < FOLD else 1 for u in path.tolist()]
+    for before, after in itertools.pairwise(found):
+        if len(before) == len(after) == 3:
+            heights = after.points[after.labels[:3]].squeeze(-1)
+            assert heights.argsort().tolist() == before.points.squeeze(-1).argsort().tolist()
+            assert after.kinds[int(after.labels[2])] == before.kinds[2] == "repellor"
 
 
 def test_over_networks_one_attractor_splits_in_two_and_both_merge_again():

@@ -11,6 +11,7 @@ from multistable.dynamics.measure.algorithm_1_measure import measured_system
 from multistable.dynamics.measure.fixed_points_and_cycles import LONGEST
 from multistable.dynamics.measure.labels import Portrait, carried, inherited
 from multistable.dynamics.measure.named_attractors import CARRIED, Attractors, attractors
+from multistable.dynamics.measure.search_fixed_points import FixedPoints, fixed_points
 from multistable.dynamics.system.inputs import constant_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import AtMost
@@ -38,7 +39,7 @@ class Change(NamedTuple):
     other: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Continuation:
     """The result of :func:`continuation`.
 
@@ -60,6 +61,23 @@ class Continuation:
     def counts(self) -> list[int]:
         """The number of attractors at each step."""
         return [len(found) for found in self.portraits]
+
+    def fixed_points(self, states: int = 128, **options: Any) -> list[FixedPoints]:
+        """The fixed points at each step, saddles and repellors included: see :func:`fixed_points`.
+
+        The search begins from the points of the step before, and from some of the states. So the first ``labels`` of a
+        step say which point each of those before has become.
+
+        Args:
+            states: how many of the states to begin from.
+            options: those of :func:`fixed_points`.
+        """
+        found: list[FixedPoints] = []
+        for step, u in zip(self.steps, self.path, strict=True):
+            before = found[-1].points if found else step.starts[:0].double()
+            begin = torch.cat([before, step.starts[:states].double()])
+            found.append(fixed_points(step._network, u, begin, **options))
+        return found
 
     def plot(self) -> Any:
         """A figure of Matplotlib: where the attractors are along the path, and the shares of the states."""

@@ -15,7 +15,7 @@ PATH, PAUSE = 32, 16
 """From one input to another an attractor is carried in so many steps of the input, each held for so many steps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Portrait:
     """The attractors of a network under one constant input.
 

@@ -59,7 +59,7 @@ class Lyapunov:
     """
 
     exponents: Tensor = field(compare=False, repr=False)
-    spectrum: Any
+    spectrum: Any = field(repr=False)
     exponent: Any
     lifetime: Any
     chaotic: Any

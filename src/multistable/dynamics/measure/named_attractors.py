@@ -52,24 +52,24 @@ class Attractors:
         members: for an ensemble the results of the members, else empty.
     """
 
-    points: Any
-    orbits: Any
-    labels: Any
-    fractions: Any
-    periods: Any
-    speeds: Any
-    starts: Any
-    ends: Any
-    origins: Any
-    times: Any
-    portraits: Any
-    inputs: Any
-    under: Any
-    state_periods: Tensor
+    points: Any = field(compare=False)
+    orbits: Any = field(compare=False)
+    labels: Any = field(compare=False)
+    fractions: Any = field(compare=False)
+    periods: Any = field(compare=False)
+    speeds: Any = field(compare=False)
+    starts: Any = field(compare=False)
+    ends: Any = field(compare=False)
+    origins: Any = field(compare=False)
+    times: Any = field(compare=False)
+    portraits: Any = field(compare=False)
+    inputs: Any = field(compare=False)
+    under: Any = field(compare=False)
+    state_periods: Tensor = field(compare=False)
     fixed_points: Any
     cycles: Any
     moving: Any
-    members: "tuple[Attractors, ...]" = ()
+    members: "tuple[Attractors, ...]" = field(default=(), compare=False)
     _network: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:

@@ -63,7 +63,8 @@ def attractor_panels(found: Attractors) -> list[Panel]:
     rounds = found.periods[: len(values)] / values[:, 0].abs().log().abs() if len(values) else torch.zeros(0)
     shares = partial(_bars, values=found.fractions.tolist(), what="share of the states that end there")
     if len(found.inputs) > 1:
-        along = {"shares": found.fractions_under(), "inputs": found.inputs, "what": "share of the states"}
+        along: dict[str, Any] = {"shares": found.fractions_under(), "inputs": found.inputs}
+        along |= {"what": "share of the states", "otherwise": "number of the input"}
         shares = partial(_shares_along, **along)
     return [
         partial(_state_space, found=found),
@@ -93,7 +94,7 @@ def fixed_point_panels(found: FixedPoints, states: Tensor | None = None) -> list
 def of_continuation(found: Continuation) -> Figure:
     """Two pictures along the path: where the attractors are, and the shares of the states that end at each."""
     drawn, axes = figure(11, 4.6, 2)
-    x, label = _along(found.path)
+    x, label = _along(found.path, "step")
     plane = Plane(torch.cat([part.points for part in found.portraits if len(part)] or [torch.zeros(1, 2)]))
     for i in range(found.fractions.shape[-1]):
         there = [(x[step], part) for step, part in enumerate(found.portraits) if i in part.ids]
@@ -103,16 +104,16 @@ def of_continuation(found: Continuation) -> Figure:
         heights = [height for orbit in places for height in orbit]
         axes[0].scatter(steps, heights, color=colour, marker=marker, s=16, zorder=2)
     name_axes(axes[0], label, "first principal component", "where the attractors are")
-    _shares_along(axes[1], found.fractions, found.path, "share of the states")
+    _shares_along(axes[1], found.fractions, found.path, "share of the states", "step")
     return drawn
 
 
-def _along(path: Tensor) -> tuple[list[float], str]:
-    """Where each input of a path stands on an axis: its value if it is one number that changes, else its place."""
+def _along(path: Tensor, otherwise: str) -> tuple[list[float], str]:
+    """Where each input of a path stands on an axis, and its name: the value if it is one number, else the place."""
     values = path.squeeze(-1).tolist() if path.shape[-1] == 1 else []
     if len(set(values)) == len(path):
         return values, "input"
-    return [float(step) for step in range(len(path))], "step"
+    return [float(step) for step in range(len(path))], otherwise
 
 
 def _look(index: int) -> tuple[str, str]:
@@ -160,9 +161,9 @@ def _bars(axes: Axes, values: Sequence[float], what: str) -> None:
     name_axes(axes, "attractor", "share", what)
 
 
-def _shares_along(axes: Axes, shares: Tensor, inputs: Tensor, what: str) -> None:
+def _shares_along(axes: Axes, shares: Tensor, inputs: Tensor, what: str, otherwise: str) -> None:
     """The share of each attractor under each input, ``(m, k)``, in the order of inputs of one number."""
-    x, label = _along(inputs)
+    x, label = _along(inputs, otherwise)
     order = sorted(range(len(x)), key=x.__getitem__)
     for i in range(min(shares.shape[-1], NAMED)):
         colour, marker = _look(i)

@@ -25,7 +25,7 @@ MOST_PAIRS = 1024
 """A round begins half-way between so many pairs of the fixed points that are known, the nearest pairs first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedPoints:
     """The result of :func:`fixed_points`, all on the CPU in float64. The stable points come first, those with the most
     unstable directions last.
@@ -47,7 +47,7 @@ class FixedPoints:
     u: Tensor
     slow_points: Tensor
     slow_speeds: Tensor
-    _network: nn.Module = field(compare=False, repr=False)
+    _network: nn.Module = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.points)
