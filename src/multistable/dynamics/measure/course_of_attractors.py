@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import positive_number
 from multistable.dynamics.measure.algorithm_1_measure import measured_system
 from multistable.dynamics.measure.fixed_points_and_cycles import LONGEST
 from multistable.dynamics.measure.labels import Portrait, carried, inherited
@@ -119,6 +120,7 @@ def continuation(
         eps: states no more than this apart are the same.
         generator: where sequences and time steps are drawn from, the same at each step; see :func:`measure`.
     """
+    eps = positive_number("eps", eps)
     networks, path = _steps(rnn, inputs)
     choices: dict[str, Any] = {"states": states, "batches": 1, "batch_size": batch_size, "longest": longest}
     choices |= {"stabilisation": stabilisation, "eps": eps}
@@ -160,7 +162,7 @@ def _steps(rnn: Any, inputs: Any) -> tuple[Sequence[nn.Module], Tensor]:
         raise ValueError("rnn must be a network, or a list of at least one, got an empty list")
     features = features_of(network_of(rnn if networks is None else networks[0]), inputs)
     path = constant_inputs(
-        torch.zeros(1, features) if isinstance(inputs, str) and inputs == "zero" else inputs, features
+        torch.zeros(1, features, device="cpu") if isinstance(inputs, str) and inputs == "zero" else inputs, features
     )
     if networks is None:
         return [rnn] * len(path), path

@@ -39,7 +39,7 @@ class Portrait:
     @property
     def points(self) -> Tensor:
         """``(k, d)``, the first point of each attractor."""
-        return torch.stack([orbit[0] for orbit in self.orbits]) if self.orbits else torch.zeros(0, 0)
+        return torch.stack([orbit[0] for orbit in self.orbits]) if self.orbits else torch.zeros(0, 0, device="cpu")
 
     @property
     def fractions(self) -> Tensor:
@@ -109,7 +109,7 @@ def carried(system: System, pairs: Sequence[tuple[Portrait, Portrait]], stabilis
     states = system.split(torch.cat([x for x in points if len(x)]))
     first, last = (x.expand(*system.leading, *x.shape) for x in (begin, end))
     if bool((begin != end).any()):
-        for share in torch.linspace(0, 1, PATH + 1)[1:].tolist():
+        for share in torch.linspace(0, 1, PATH + 1, device="cpu")[1:].tolist():
             between = torch.lerp(first, last, share)
             states = system.only_last(between.expand(PAUSE, *between.shape), states)
     ends = stabilise(system, states, last, stabilisation).states.reshape(len(begin), -1).cpu()

@@ -11,6 +11,7 @@ from multistable.dynamics.measure.algorithm_1_measure import measured_system
 from multistable.dynamics.measure.labels import Portrait, places_of
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.reading import numbers_of
 
 
 def bits_about(labels: Tensor, targets: Any) -> float:
@@ -20,7 +21,7 @@ def bits_about(labels: Tensor, targets: Any) -> float:
         labels: ``(n,)``, whole numbers.
         targets: ``(n,)`` or ``(n, m)``: what each label may tell, each different row a value of its own.
     """
-    values = torch.as_tensor(targets).detach().cpu()
+    values = numbers_of("targets", targets, f"({len(labels)},) or ({len(labels)}, m)").cpu()
     if values.dim() not in (1, 2) or len(values) != len(labels):
         raise ValueError(f"targets must be ({len(labels)},) or ({len(labels)}, m), got shape {tuple(values.shape)}")
     _, target = torch.unique(values, dim=0, return_inverse=True)

@@ -35,7 +35,8 @@ class Resting(NamedTuple):
     @property
     def fixed(self) -> Tensor:
         """Which are fixed points, ``(n,)``."""
-        return self.speeds <= REST * (1 + torch.linalg.vector_norm(self.points, dim=-1))
+        at_rest = self.speeds <= REST * (1 + torch.linalg.vector_norm(self.points, dim=-1))
+        return at_rest & self.speeds.isfinite()
 
 
 def come_to_rest(step: Step, x: Tensor, u: Tensor, iterations: int) -> Resting:

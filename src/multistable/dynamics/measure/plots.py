@@ -60,7 +60,9 @@ def attractor_panels(found: Attractors) -> list[Panel]:
     """The pictures of :func:`of_attractors`."""
     few = range(min(len(found), NAMED))
     values = found.eigenvalues_of(few)
-    rounds = found.periods[: len(values)] / values[:, 0].abs().log().abs() if len(values) else torch.zeros(0)
+    rounds = (
+        found.periods[: len(values)] / values[:, 0].abs().log().abs() if len(values) else torch.zeros(0, device="cpu")
+    )
     shares = partial(_bars, values=found.fractions.tolist(), what="share of the states that end there")
     if len(found.inputs) > 1:
         along: dict[str, Any] = {"shares": found.fractions_under(), "inputs": found.inputs}
@@ -95,7 +97,9 @@ def of_continuation(found: Continuation) -> Figure:
     """Two pictures along the path: where the attractors are, and the shares of the states that end at each."""
     drawn, axes = figure(11, 4.6, 2)
     x, label = _along(found.path, "step")
-    plane = Plane(torch.cat([part.points for part in found.portraits if len(part)] or [torch.zeros(1, 2)]))
+    plane = Plane(
+        torch.cat([part.points for part in found.portraits if len(part)] or [torch.zeros(1, 2, device="cpu")])
+    )
     for i in range(found.fractions.shape[-1]):
         there = [(x[step], part) for step, part in enumerate(found.portraits) if i in part.ids]
         places = [plane(part.orbits[part.ids.index(i)])[:, 0] for _, part in there]
@@ -125,7 +129,7 @@ def _look(index: int) -> tuple[str, str]:
 
 def _state_space(axes: Axes, found: Attractors) -> None:
     """Paths from where states begin to where they end, and the attractors."""
-    chosen = torch.linspace(0, len(found.labels) - 1, min(PATHS, len(found.labels))).long()
+    chosen = torch.linspace(0, len(found.labels) - 1, min(PATHS, len(found.labels)), device="cpu").long()
     paths = _paths(found, chosen)
     orbits = [orbit.double() for orbit in found.orbits]
     plane = Plane(torch.cat([paths[-1].double(), *orbits] if len(orbits) > 2 else [*paths.double(), *orbits]))
@@ -176,7 +180,7 @@ def _shares_along(axes: Axes, shares: Tensor, inputs: Tensor, what: str, otherwi
 
 
 def _unit_circle(axes: Axes, eigenvalues: Tensor, looks: Sequence[tuple[str, str]]) -> None:
-    turn = torch.linspace(0, 2 * math.pi, 200)
+    turn = torch.linspace(0, 2 * math.pi, 200, device="cpu")
     axes.plot(turn.cos(), turn.sin(), color=INK, linewidth=1, alpha=0.6, zorder=0)
     for values, (colour, marker) in zip(eigenvalues, looks, strict=True):
         axes.scatter(values.real, values.imag, color=colour, marker=marker, s=14, alpha=0.75)

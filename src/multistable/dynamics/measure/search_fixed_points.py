@@ -10,6 +10,8 @@ from multistable.arguments import count, positive_integer, positive_number
 from multistable.dynamics.measure.newton import Resting, come_to_rest
 from multistable.dynamics.system.inputs import constant_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.modules import example_of
+from multistable.dynamics.system.sequences import check_range
 from multistable.dynamics.system.states import state_set
 from multistable.dynamics.system.step import Step, precise_step, stepping
 from multistable.dynamics.system.system import features_of, network_of
@@ -135,6 +137,7 @@ def fixed_points(
     eps, slow = positive_number("eps", eps), positive_number("slow", slow)
     members = rnn.unstack() if isinstance(rnn, Ensemble) else None
     starts = state_set(states, None if members is None else len(members))
+    check_range(starts.states, example_of(rnn).dtype, "states")
     if members is None:
         return _of_one(rnn, u, starts.states, eps, slow, rounds, iterations)
     own = [starts.of_members([place]).states for place in range(len(members))]
@@ -152,6 +155,7 @@ def _of_one(
     features = features_of(rnn, u)
     given = torch.zeros(1, features, device="cpu") if isinstance(u, str) and u == "zero" else u
     inputs = constant_inputs(given, features, "u")
+    check_range(inputs, example_of(rnn).dtype, "u")
     if len(inputs) != 1:
         raise ValueError(f"u must be one constant input, got {len(inputs)}: call once for each")
     with precise_step(rnn, features) as step:
@@ -173,7 +177,8 @@ def _of_one(
         eigenvalues = _eigenvalues(step, ends, one)
         slow_points, slow_speeds = _slow(slow_ends, ends, slow, eps)
     order = sorted(range(len(ends)), key=lambda i: int((eigenvalues[i].abs() > 1).sum()))
-    place = torch.tensor([*torch.tensor(order, dtype=torch.long).argsort().tolist(), -1])
+    ranks = torch.tensor(order, dtype=torch.long, device="cpu").argsort()
+    place = torch.tensor([*ranks.tolist(), -1], device="cpu")
     return FixedPoints(
         points=ends[order].cpu(),
         speeds=speeds[order].cpu(),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from multistable.arguments import shown
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.reading import check_real
+from multistable.dynamics.system.reading import numbers_of
 from multistable.dynamics.system.sequences import SequenceSet, check_range
 
 ACCEPTED = (
@@ -134,9 +134,4 @@ def constant_inputs(given: Any, features: int, name: str = "inputs") -> Tensor:
 
 def inputs_in_any_form(given: Any, name: str = "inputs") -> Tensor:
     """Numbers of a tensor, an array or a list, of at least one dimension, in float64 on the CPU."""
-    try:
-        values = torch.as_tensor(given).detach()
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name} must be {ACCEPTED}, got {shown(given)}") from None
-    check_real(name, values)
-    return torch.atleast_1d(values.to(device="cpu", dtype=torch.float64))
+    return torch.atleast_1d(numbers_of(name, given, ACCEPTED).to(device="cpu", dtype=torch.float64))

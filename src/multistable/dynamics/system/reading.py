@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import DataLoader, default_collate, default_convert
 
+from multistable.arguments import shown
 from multistable.dynamics.system.padding import lengths_among
 from multistable.dynamics.system.sequences import PaddedSequences, RaggedSequences, SequenceSet
 
@@ -176,6 +177,16 @@ def _from_tensor(
     if own:
         return PaddedSequences(time_first, lengths)
     return _one_after_the_other(PaddedSequences(time_first, lengths))
+
+
+def numbers_of(name: str, value: Any, accepted: str) -> Tensor:
+    """A tensor, an array or a list of numbers as a tensor without gradient, on the device where it is."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be {accepted}, got {shown(value)}") from None
+    check_real(name, tensor)
+    return tensor.detach()
 
 
 def check_real(name: str, tensor: Tensor) -> None:

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from multistable.arguments import shown
-from multistable.dynamics.system.reading import check_real
+from multistable.dynamics.system.reading import numbers_of
 
 ACCEPTED = "a tensor (n, d), as ms.reachable_states returns it"
 
@@ -41,11 +39,7 @@ def state_set(states: Any, members: int | None = None) -> StateSet:
         states: ``(n, d)``, or with ``members`` also ``(R, n, d)``; a tensor or an array.
         members: R for an ensemble, or ``None`` for a single network.
     """
-    try:
-        tensor = torch.as_tensor(states).detach()
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"states must be {ACCEPTED}, got {shown(states)}") from None
-    check_real("states", tensor)
+    tensor = numbers_of("states", states, ACCEPTED)
     own = members is not None and tensor.dim() == 3 and tensor.shape[0] == members
     if (tensor.dim() != 2 and not own) or tensor.shape[-2] == 0:
         more = "" if members is None else f", or ({members}, n, d) with those of each member"

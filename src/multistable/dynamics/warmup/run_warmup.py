@@ -176,7 +176,7 @@ def warmup(
                     kept.keep(parameters)
                     line.most, line.budget = int(limit.max()), None if minutes is None else budget
                     with on_the_cpu():
-                        adjust = optimiser(parameters, lr=lr)
+                        adjust = _made(optimiser, parameters, lr)
                     warming = Warming(
                         *(system, data, draws, parameters, adjust, history, on_step, line),
                         *(limit, n, lr, max_stabilisation, increment, eps),
