@@ -108,6 +108,7 @@ def paper_steps_seconds(rnn: nn.Module, sequences: Tensor) -> float:
 def beside_a_load() -> None:
     """Print how much more processor time two threads take than one, while other processes want all processors."""
     sequences, rnn = torch.randn(TIME, SEQUENCES, 1), nn.GRU(1, HIDDEN)
+    ms.measure(rnn, sequences, stabilisation=1)  # the first call loads things
     loads = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     threads, taken = torch.get_num_threads(), []
     try:

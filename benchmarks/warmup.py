@@ -120,7 +120,7 @@ def warm_up(name: str, algorithm: str, seeds: Sequence[int], target: float, devi
             algorithm=algorithm,
             target=target,
             tolerance=TOLERANCE,
-            batch_size=None if algorithm == "fast" else network.batch_size,
+            batch_size=None if algorithm == "fast" and target >= TARGET else network.batch_size,
             generator=[generator(100 + seed) for seed in seeds],
         )
     seconds = time.perf_counter() - began

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import multistable as ms
 from multistable.cells import CELLS
@@ -68,11 +69,17 @@ def in_two_steps(monkeypatch):
 @pytest.mark.usefixtures("in_two_steps")
 def test_a_network_is_warmed_up_as_shown():
     """In two steps, after which it is not multistable and a wanted VAA is missed, as the pages say."""
-    (three_lines,), (start,) = blocks(ROOT / "README.md"), blocks(GUIDE / "start.md")
+    (one_line, three_lines, a_cell), (start,) = blocks(ROOT / "README.md"), blocks(GUIDE / "start.md")
     _, wanted = blocks(ROOT / "docs" / "reference" / "warmup.md")
     with pytest.warns(ms.WarmupWarning):
-        names = run(smaller(three_lines, ("GRU(1, 128)", "GRU(1, 4)")), wanted)
+        names = run(
+            "import torch\nmodel, loader = torch.nn.GRU(1, 4), torch.randn(5, 40, 1)",
+            *(one_line, smaller(three_lines, ("GRU(1, 128)", "GRU(1, 4)")), wanted, a_cell),
+        )
     assert names["history"].outcome == "missed"
+    leaky = names["Leaky"](1, 2)
+    leaky.recurrent_weight = torch.zeros(2, 2)
+    assert leaky.step(torch.zeros(3, 2), ms.Hidden(torch.ones(3, 2))).h.tolist() == [[pytest.approx(0.9)] * 2] * 3
     with pytest.warns(ms.WarmupWarning):
         assert run(smaller(start, ("GRU(1, 64)", "GRU(1, 4)")))["history"].outcome != "multistable"
 

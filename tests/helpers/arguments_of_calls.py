@@ -244,7 +244,7 @@ STRATEGIES = {
     "dropout": choices(
         "0; 0.0; np.float32(0.5)", "-1; 2; nan; '0.5'; True; None; [0.5]; 1j; torch.ones(2)", "torch.tensor(0.5)"
     ),
-    "part": choices("None", "3; 'nothing'; b''; []; nan", "''"),
+    "part": choices("None", "3; 'nothing'; b''; []; nan"),
     "forward": choices("None", "3; 'forward'; []; {}", "lambda model, batch: None"),
     "minutes": choices(
         "None; 1; np.float32(0.5)", "0; -1; nan; inf; '1'; True; [1]; 1j; {}; torch.ones(2)", "torch.tensor(1.0)"

@@ -1,10 +1,13 @@
 """Models as people build them, small: something before and after a recurrent part, and several ways to call it."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import multistable as ms
+from multistable.dynamics.system.models import each_part
+from multistable.dynamics.system.sequences import PaddedSequences, SequenceSet
 
 TOKENS, FEATURES, UNITS, TIME, N = 30, 4, 5, 7, 40
 
@@ -160,3 +163,28 @@ def seeded(make, *arguments, **options):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return make(*arguments, **options)
+
+
+SMALL = {"batches": 2, "stabilisation": 60}
+SHORT = {"algorithm": "paper", "steps": 2, "batch_size": 16, "max_stabilisation": 5}
+
+
+def read(model, batches, **options):
+    """What the parts read: for one part a set of padded sequences, for several a dict."""
+    return each_part(lambda network, data, turn: padded(data), model, batches, **options)
+
+
+def padded(data):
+    if isinstance(data, SequenceSet):
+        u, lengths = data.select(torch.arange(len(data)))
+        return PaddedSequences(u, lengths, before=data.before)
+    return data
+
+
+def same(a, b):
+    return a == b and torch.equal(a.batches, b.batches)
+
+
+def warmed(call, *arguments, **options):
+    with pytest.warns(ms.WarmupWarning):
+        return call(*arguments, **SHORT, **options)

@@ -128,9 +128,8 @@ def from_torch(module: Any) -> RNN:
             batch_first=module.batch_first,
             dropout=module.dropout,
             bidirectional=module.bidirectional,
-            generator=torch.Generator(
-                "cpu" if like.is_meta else like.device
-            ),  # leaves the global generator alone; the draws are overwritten
+            # It leaves the global generator alone; the draws are overwritten.
+            generator=torch.Generator("cpu" if like.is_meta else like.device),
             device=like.device,
             recurrent_bias=module.bias,
             **_options(module),

@@ -117,7 +117,9 @@ def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:
     def vaa(index: int, member: RNN) -> float | None:
         draws = generator(agents.seeds[index], "measure")
         try:
-            return measure(member, agents.replay.histories(index), generator=draws, **options).vaa
+            return measure(
+                member, agents.replay.histories(index), generator=draws, **({"progress": False} | options)
+            ).vaa
         except DivergedError:
             return None
 

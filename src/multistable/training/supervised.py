@@ -255,7 +255,7 @@ class SupervisedGroup(Group[RunConfig]):
         """
 
         def values(some: list[int], networks: Ensemble) -> list[float]:
-            return measure(networks, self.sequences.of_members(some), **self._measured(some)).vaa
+            return measure(networks, self.sequences.of_members(some), progress=False, **self._measured(some)).vaa
 
         return _where_finite(values, members, ensemble)
 

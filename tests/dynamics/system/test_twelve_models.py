@@ -13,7 +13,7 @@ import multistable as ms
 from models import FEATURES, TIME, N, numbers, tokens
 from paths import ROOT
 
-PAGE = ROOT / "docs" / "guide" / "your_model.md"
+PAGE = ROOT / "README.md"
 ROWS = re.findall(r"^\| (.*) \| `(ms\.warmup.*)` \|$", PAGE.read_text(), flags=re.MULTILINE)
 X = numbers(TIME, N, FEATURES)
 LENGTHS = torch.arange(N) % TIME + 1

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import multistable as ms
+from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import studying
 from multistable.dynamics.warmup import default, run_warmup, verification
 from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE, persistence_loss
@@ -286,6 +287,20 @@ def test_a_network_that_never_passes_has_the_weights_that_came_nearest(target, m
         assert not torch.equal(nearest, last)
 
 
+@pytest.mark.usefixtures("short_verification")
+def test_how_many_sequences_a_step_takes_unless_told(monkeypatch):
+    taken = []
+    original = Draws.batch
+    monkeypatch.setattr(Draws, "batch", lambda self, total, size: taken.append(size) or original(self, total, size))
+    settings = {"steps": 1, "max_stabilisation": 5, "generator": generator()}
+    for given, n in (({}, 32), ({"algorithm": "reliable"}, 200), ({"algorithm": "paper"}, 200), ({"target": 0.5}, 200)):
+        taken.clear()
+        with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+            ms.warmup(nn.GRU(1, 4), copy_sequences(5, 250), **settings | given)
+        assert n in taken
+        assert (200 in taken) == (n == 200)
+
+
 @pytest.mark.parametrize(("n", "batch_size"), [(1, 1), (64, 1)])
 def test_a_warmup_needs_two_states_to_drive_apart(n, batch_size):
     with pytest.raises(ValueError, match="at least two"):
@@ -357,7 +372,7 @@ def test_what_is_measured_when_the_time_is_up_does_not_pass(monkeypatch):
         clock.now += 1e6
 
     settings = {"minutes": 1, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
-    with pytest.warns(ms.WarmupWarning):
+    with pytest.warns(ms.WarmupWarning, match="time was up, and VAA was measured after 60 steps only"):
         history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
     assert not history.verified
     assert history.vaa > 0.95

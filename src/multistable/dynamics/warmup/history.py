@@ -251,7 +251,8 @@ class WarmupHistory:
             name = "the network" if single else f"member {index}"
             if outcome != "multistable":
                 message = _failure(name, outcome, value, target, self.goal.tolerance)
-                messages.append(f"{message}; the time was up" if self.time_was_up else message)
+                short = "" if self.vaa_after is None else f", and VAA was measured after {self.vaa_after:,} steps only"
+                messages.append(f"{message}; the time was up{short}" if self.time_was_up else message)
             elif behind.any():
                 messages.append(_left_behind(name, behind, ends, target))
         return messages

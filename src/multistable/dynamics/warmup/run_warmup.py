@@ -41,9 +41,9 @@ from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 
 # The default of ``steps``: the paper's S, and bounds that few networks come near. Steps towards a wanted VAA are many
-# and short. And the default of n: with fewer states a step is cheaper, and no more steps are needed.
+# and short. And the default of n: with fewer states a step is cheaper, and more steps are needed only for a wanted VAA.
 DEFAULT_STEPS, WANTED_STEPS = {"fast": 1000, "reliable": 500, "paper": 100}, 2000
-DEFAULT_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}
+DEFAULT_BATCH_SIZE, WANTED_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}, 200
 
 
 # The shares of a time budget after which there are no more steps, and no more looks of the verification. The rest is
@@ -86,12 +86,11 @@ def warmup(
     constant input, and moves the parameters so that the states stay apart. Only the parameters of recurrent layers
     change, and of double layers only those of the half to warm up. Parameters that do not require gradients stay.
 
-    The default algorithm measures the true VAA every few steps. It goes on until VAA has reached ``target`` and, up to
-    step 100, until the states have come to rest as well. The network ends with the last weights whose VAA had reached
-    the target. With a target below 0.95, a wanted VAA, it gives the sequences few attractors, far from each other,
-    until VAA is the target within ``tolerance``; if it never is, ``history.outcome`` is ``"missed"``
-    (docs/reference/warmup.md). The paper's procedure, Algorithm 3, takes ``steps`` steps towards a VAA* of ``target``,
-    and measures VAA at the end.
+    The default algorithm goes on until the states have come to rest and VAA has reached ``target``, by a verification
+    with more inputs than the measure, or for at most 1,000 steps. With a target below 0.95, a wanted VAA, it gives the
+    sequences few attractors, far from each other, until VAA is the target within ``tolerance``; if it never is,
+    ``history.outcome`` is ``"missed"`` (docs/reference/warmup.md). The paper's procedure, Algorithm 3, takes ``steps``
+    steps towards a VAA* of ``target``, and measures VAA at the end.
 
     If the network does not end multistable, a :class:`WarmupWarning` says so and ``history.outcome`` says why. The
     paper's procedure also warns if it left one of several layers behind (``history.behind``). If an exception stops the
@@ -104,10 +103,11 @@ def warmup(
         sequences: the input sequences, or the batches that the model is run on, see :func:`measure`.
         inputs: the constant inputs under which states stay apart, see :func:`measure`. Layers after the first have
             u ~ N(0, 1) in any case.
-        algorithm: ``"reliable"``, or ``"paper"`` for Algorithm 3 to the letter.
-        steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the default algorithm the most
-            gradient steps it takes: 500 if not given, or 2,000 short ones towards a wanted VAA.
-        batch_size: n, the sequences of a step. If it is not given and there are fewer than 200, all are taken.
+        algorithm: ``"fast"``; ``"reliable"``, the slower default of before; or ``"paper"``, Algorithm 3 to the letter.
+        steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the others the most gradient steps
+            they take: if not given 1,000 for ``"fast"`` and 500 for ``"reliable"``, or towards a wanted VAA 2,000.
+        batch_size: n, the sequences of a step. If it is not given 32 for ``"fast"``, and 200 for the others and where a
+            VAA is wanted (of any member of an ensemble), or all sequences if there are fewer.
         lr: alpha, the learning rate.
         target: k. For ``"paper"`` the VAA* of each layer. For the default the VAA to reach if it is at least 0.95, and
             below that a wanted VAA, neither more nor less; 1/32, the VAA of a single attractor, is the least. An
@@ -132,9 +132,13 @@ def warmup(
         The history, for several parts a dict with the history of each by name.
     """
     _check_choices(algorithm, optimiser, on_step)
+    check_inputs(inputs)
     steps = None if steps is None else positive_integer("steps", steps)
+    goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
+    if batch_size is None:
+        batch_size = AtMost(WANTED_BATCH_SIZE if goal.wanted.any() else DEFAULT_BATCH_SIZE[algorithm])
     batch_size, max_stabilisation, increment = positive_integers(
-        batch_size=AtMost(DEFAULT_BATCH_SIZE[algorithm]) if batch_size is None else batch_size,
+        batch_size=batch_size,
         max_stabilisation=max_stabilisation,
         increment=increment,
     )
@@ -143,8 +147,6 @@ def warmup(
     progress = progress if progress is None else truth_value("progress", progress)
     whole_budget = math.inf if minutes is None else 60 * positive_number("minutes", minutes)
     call_began = time.monotonic()
-    Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
-    check_inputs(inputs)
 
     @interrupted_once  # of several parts each by itself
     def one(network: nn.Module, sequences: Any, turn: Turn) -> WarmupHistory:
