@@ -26,7 +26,7 @@ import multistable as ms
 from multistable.experiments.archive import rounded
 from multistable.experiments.figures import figure, name_axes, png
 from multistable.experiments.pictures import legend_below
-from multistable.experiments.styles import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
+from multistable.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from multistable.tasks import Denoising
 from multistable.training.adam import Adam
 from multistable.training.model import Readout

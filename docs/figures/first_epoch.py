@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 import multistable as ms
-from multistable.experiments.figures import BLUE, VERMILLION, figure, name_axes, png
+from multistable.experiments.figures import figure, name_axes, png
+from multistable.palette import BLUE, VERMILLION
 from multistable.tasks import CopyFirstInput
 from multistable.training.adam import Adam
 from multistable.training.model import Readout

@@ -21,7 +21,8 @@ import torch
 import multistable as ms
 from multistable.experiments.figures import figure, name_axes, png, rule
 from multistable.experiments.pictures import legend_below
-from multistable.experiments.styles import BLUE, GREEN, VERMILLION, Style, style_of
+from multistable.experiments.styles import Style, style_of
+from multistable.palette import BLUE, GREEN, VERMILLION
 from multistable.tasks import CopyFirstInput
 
 RESULTS = Path(__file__).parents[1] / "results"

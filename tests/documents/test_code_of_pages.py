@@ -57,7 +57,12 @@ def in_two_steps(monkeypatch):
     """A warmup of two steps, and measures of a moment."""
     monkeypatch.setattr(ms, "measure", lambda *args, f=ms.measure, **_: f(*args, batches=2, stabilisation=50))
     monkeypatch.setattr(ms, "lyapunov", lambda *args, f=ms.lyapunov, **_: f(*args, batches=2, stabilisation=50))
-    monkeypatch.setattr(ms, "attractors", lambda *args, f=ms.attractors, **_: f(*args, batches=2, stabilisation=50))
+    monkeypatch.setattr(
+        ms, "attractors", lambda *args, f=ms.attractors, **options: f(*args, **options | {"stabilisation": 50})
+    )
+    monkeypatch.setattr(
+        ms, "continuation", lambda *args, f=ms.continuation, **options: f(*args, **options, stabilisation=50)
+    )
     monkeypatch.setattr(ms, "warmup", lambda *args, f=ms.warmup, **options: f(*args, **options, steps=2))
 
 
@@ -84,7 +89,10 @@ def test_a_network_is_warmed_up_as_shown():
 def test_models_are_warmed_up_as_shown():
     names = run(*blocks(GUIDE / "your_model.md"))
     assert len(names["networks"]) == 3
-    shares = run(*blocks(GUIDE / "attractors.md"))["shares"]
+    names = run(*blocks(GUIDE / "attractors.md"))
+    assert names["several"].fractions_under().shape == (3, len(names["several"]))
+    assert len(names["course"].counts) == 9
+    shares = names["shares"]
     assert shares.fixed_points + shares.cycles + shares.moving == pytest.approx(1)
 
 

@@ -65,7 +65,7 @@ def test_every_package_is_in_the_extra_that_is_named():
 
 
 def test_what_a_module_needs_is_told():
-    needed = {"experiments.page": "jinja2", "experiments.figures": "matplotlib"}
+    needed = {"experiments.page": "jinja2", "experiments.figures": "matplotlib", "drawing": "matplotlib"}
     needed |= {"rl.gym_agent": "gymnasium", "rl.environment": "gymnasium"}
     needed |= {"integrations.lightning": "lightning", "integrations.transformers": "transformers"}
     needed |= {"integrations.sb3": "sb3-contrib"}

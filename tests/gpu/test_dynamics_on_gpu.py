@@ -56,6 +56,27 @@ def test_exponents_are_those_of_the_cpu():
 
 
 @pytest.mark.usefixtures("tf32")
+@pytest.mark.parametrize("cell", ["lstm", "nbrc"])
+def test_attractors_and_fixed_points_are_those_of_the_cpu(cell):
+    rnn = ms.RNN(cell, 1, 6, 2, generator=generator())
+    x = torch.randn(50, 100, 1, generator=generator())
+    inputs = torch.tensor([[0.0], [0.5]])
+    expected = ms.attractors(rnn, x, inputs=inputs, generator=generator())
+    points = ms.fixed_points(rnn, "zero", expected.starts)
+    path = ms.continuation(rnn, x, inputs=inputs, generator=generator())
+    rnn = rnn.cuda()
+    found = ms.attractors(rnn, x, inputs=inputs, generator=generator())
+    assert torch.equal(found.labels, expected.labels)
+    torch.testing.assert_close(found.points, expected.points, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.eigenvalues.abs(), expected.eigenvalues.abs(), rtol=1e-3, atol=1e-5)
+    on_gpu = ms.fixed_points(rnn, "zero", expected.starts)
+    apart = torch.cdist(on_gpu.points[on_gpu.stable], points.points[points.stable])
+    assert apart.min(dim=0).values.max() < 1e-8
+    assert ms.continuation(rnn, x, inputs=inputs, generator=generator()).changes == path.changes
+    assert found.returning(0.1, generator=generator()) == expected.returning(0.1, generator=generator())
+
+
+@pytest.mark.usefixtures("tf32")
 def test_modules_around_cudnn_are_measured_and_warmed_up_in_float32():
     torch.manual_seed(0)
     rnn, x = WithReadout(1, 64).cuda(), torch.randn(50, 100, 1)

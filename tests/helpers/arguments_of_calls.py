@@ -118,30 +118,30 @@ RNN = choices(
     own(bias_hh_l0=nan); own(weight_hh_l0=1e20); frozen(); nn.GRU(2, 4).to('meta'); nn.GRU(3, 4)
     """,
 )
-SEQUENCES = choices(
-    """
+GOOD_SEQUENCES = """
     torch.randn(5, 6, 2); torch.randn(5, 6, 2).double(); torch.randn(5, 6, 2).requires_grad_(); torch.zeros(6, 6, 2);
     torch.randn(2, 6, 5).transpose(0, 2); torch.zeros(1, 1, 2).expand(5, 6, 2); [torch.randn(5, 6, 2)] * 2;
     sequences(3, 5, 1, 6, 2, 3); tuple(sequences(3, 5, 1, 6, 2, 3)); [s.numpy() for s in sequences(3, 5, 1, 4)];
     np.random.default_rng(0).random((5, 6, 2)); np.asfortranarray(np.ones((5, 6, 2)))[::-1];
     pack_sequence(sequences(3, 5, 2), enforce_sorted=False); DataLoader(torch.randn(8, 5, 2), batch_size=4);
     iter([torch.randn(5, 6, 2)]); (torch.randn(5, 6, 2) for _ in range(2))
-    """,
     """
-    None; 3; 'text'; b'ab'; []; (); {}; set(); iter([]); range(5); object(); lambda: 3; nan; [None] * 6; [[]]; [1, 2];
+BAD_SEQUENCES = """
+    3; 'text'; b'ab'; []; (); {}; set(); iter([]); range(5); object(); lambda: 3; nan; [None] * 6; [[]]; [1, 2];
     torch.full((5, 6, 2), nan); torch.full((5, 6, 2), -inf); torch.randn(5, 6, 3); torch.randn(5, 6, 0);
     torch.zeros(0, 6, 2); torch.zeros(5, 0, 2); torch.randn(5, 2); torch.tensor(3.0); torch.randn(2, 3, 4, 5, 2);
     sequences(3, 0, 2); [*sequences(3), *sequences(3, features=3)]; ['a', 'b']; [sequences(3)[0], None];
     np.full((5, 6, 2), 'a'); np.full((5, 6, 2), None); np.array(nan); {'x': torch.randn(5, 6, 2)};
     torch.randn(5, 6, 2, dtype=torch.complex64); np.ones((5, 6, 2), complex)
-    """,
     """
+ODD_SEQUENCES = """
     torch.ones(5, 6, 2, dtype=torch.int64); torch.rand(5, 6, 2) > 0.5; torch.randn(5, 6, 2).half(); sequences(3);
     torch.full((5, 6, 2), 1e300, dtype=torch.float64); torch.randn(5, 6, 2).to_sparse(); torch.randn(5, 2, 6, 2);
     torch.randn(5, 6, 2).to('meta'); (torch.randn(5, 6, 2), torch.tensor([5] * 6)); [(None,)]; UserDict();
     [[torch.randn(5, 6, 2), torch.zeros(6)]]; [(torch.randn(5, 6, 2), torch.zeros(6))]
-    """,
-)
+    """
+SEQUENCES = choices(GOOD_SEQUENCES, f"None; {BAD_SEQUENCES}", ODD_SEQUENCES)
+SEQUENCES_OR_STATES = choices(GOOD_SEQUENCES, BAD_SEQUENCES, f"None; {ODD_SEQUENCES}")
 STATES = choices(
     """
     torch.randn(4, 3); torch.randn(2, 4, 3); torch.zeros(4, 3); torch.randn(4, 3).requires_grad_(); torch.randn(1, 3);
@@ -152,6 +152,29 @@ STATES = choices(
     torch.ones(4, 3, dtype=torch.int64); torch.randn(4, 3, dtype=torch.complex64)
     """,
     "torch.randn(4, 3).half(); torch.randn(4, 3).bfloat16(); torch.randn(4, 0); torch.randn(4, 3).to_sparse()",
+)
+# Whole states of the first networks: of others, with states of another size, they are refused.
+STATES_TO_START_FROM = choices(
+    "None",
+    """
+    3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); np.full((3, 4), 'a');
+    torch.zeros(3, 4, dtype=torch.complex64); torch.zeros(2, 3, 4, 5); torch.zeros(3, 4).to('meta'); [[1], [1, 2]]
+    """,
+    """
+    torch.randn(5, 4); torch.randn(1, 4); np.zeros((3, 4)); [[0.1, 0.2, 0.3, 0.4]] * 3; torch.randn(5, 3);
+    torch.full((3, 4), 1e300, dtype=torch.float64); torch.randn(2, 5, 4); torch.zeros(3, 4).to_sparse()
+    """,
+)
+INPUTS = choices(
+    "'normal'; 'zero'; 'data'",
+    """
+    'other'; None; object(); {}; b'zero'; [[None]]; torch.zeros(3); torch.zeros(0, 2); torch.zeros(2, 2, 2);
+    torch.tensor([nan, 0.0]); torch.zeros(2, dtype=torch.complex64); [[0.1, 0.2], [0.3]]; np.array(['a', 'b']); 3j
+    """,
+    """
+    torch.zeros(2); torch.randn(1, 2); [0.5, -0.5]; np.zeros(2); torch.zeros(4, 2); 0.5; True; 'sequences';
+    torch.full((2,), 1e300, dtype=torch.float64); torch.zeros(2).to('meta'); torch.zeros(2).to_sparse()
+    """,
 )
 CELLS = choices(
     "ms.GRU(2, 4); ms.LSTM(2, 4); ms.BRC(2, 4); Leak(2, 4); ms.MGU(2, 4, device='cpu')",
@@ -166,12 +189,53 @@ STRATEGIES = {
         "nn.GRU(2, 4); ms.RNN('lstm', 2, 4, 2); twins(); Leaky(2, 4)", "None; 3; 'gru'; nn.GRU; []", "nn.Linear(2, 4)"
     ),
     "sequences": SEQUENCES,
-    "states": STATES,
+    **{f"{name}.sequences": SEQUENCES_OR_STATES for name in ("measure", "attractors", "lyapunov", "continuation")},
+    "states": STATES_TO_START_FROM,
+    **{f"{function}.states": STATES for function in ("vaa", "vaa_star")},
+    "inputs": INPUTS,
+    "exponents": sizes(1, 2, 3, or_none=True),
+    "continuation.rnn": choices(
+        "nn.GRU(2, 4); [nn.GRU(2, 4), nn.GRU(2, 4)]; ms.RNN('lstm', 2, 2); (Leak(2, 4),)",
+        f"{NO_NETWORKS}; [None]; twins(); [twins()]; [nn.Linear(2, 4)]",
+        "[nn.GRU(2, 4), nn.GRU(2, 3)]; nn.ModuleList([nn.GRU(2, 4)]); nn.GRU(2, 4).to('meta'); own(bias_hh_l0=nan)",
+    ),
+    "continuation.inputs": choices(
+        "'zero'; torch.zeros(2); [0.5, -0.5]",
+        "'other'; 'normal'; 'data'; None; object(); {}; torch.zeros(3); torch.zeros(0, 2); torch.tensor([nan, 0.0])",
+        "torch.randn(2, 2); torch.zeros(2, 2, 2)",
+    ),
+    "fixed_points.states": choices(
+        "torch.randn(5, 4); torch.zeros(1, 4); np.zeros((3, 4)); [[0.1, 0.2, 0.3, 0.4]] * 3",
+        """
+        None; 3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); torch.randn(5, 3);
+        torch.zeros(3, 4, dtype=torch.complex64); torch.zeros(2, 3, 4, 5); torch.zeros(3, 4).to('meta')
+        """,
+        "torch.full((3, 4), 1e300, dtype=torch.float64); torch.randn(2, 5, 4); torch.zeros(3, 4).to_sparse()",
+    ),
+    "fixed_points.rnn": choices(
+        """
+        nn.GRU(2, 4); nn.RNN(2, 4); nn.GRU(2, 4, batch_first=True).double(); ms.RNN('lstm', 2, 2); nn.GRUCell(2, 4);
+        ms.RNN('brc', 2, 4, double=True); Leak(2, 4); Leaky(2, 4); LeakyStep(2, 4); twins(); own(weight_hh_l0=3)
+        """,
+        NO_NETWORKS,
+        """
+        nn.GRU(2, 4).half(); nn.GRU(2, 3); nn.GRU(2, 4).to('meta'); own(bias_hh_l0=nan);
+        nn.GRU(2, 2, bidirectional=True)
+        """,
+    ),
+    "u": choices(
+        "torch.zeros(2); torch.randn(1, 2); [0.5, -0.5]; np.zeros(2)",
+        "'other'; 'normal'; None; object(); {}; torch.zeros(3); torch.zeros(2, 2); torch.tensor([nan, 0.0]); 3j",
+        "'zero'; torch.zeros(1, 1, 2); torch.zeros(2).to('meta')",
+    ),
+    "slow": POSITIVE,
+    "rounds": sizes(1, 2),
+    "iterations": sizes(1, 2, 30),
     **{name: sizes(1, 2, 3) for name in ("batches", "batch_size", "max_stabilisation", "increment", "steps")},
     **{name: sizes(1, 2, 30) for name in ("stabilisation", "longest")},
     **{name: sizes(1, 2, 3, 6) for name in ("input_size", "hidden_size", "num_layers")},
     "RNN.hidden_size": sizes(2, 4, 6),  # of double layers too
-    "measure.batch_size": sizes(2, 3),
+    "measure.batch_size": sizes(2, 3),  # the VAA of a single state is always 1
     "warmup.batch_size": sizes(2, 3, or_none=True),
     "warmup.steps": sizes(1, 2, 3, or_none=True),
     **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),

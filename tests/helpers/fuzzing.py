@@ -33,6 +33,7 @@ LONGEST = 60
 
 NOT_CALLED = {
     *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "Hidden", "HiddenAndMemory"),
+    *("Change", "Continuation", "FixedPoints", "Portrait"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),
 }
@@ -55,8 +56,8 @@ EXPECTED = (ms.DivergedError, ms.WarmupDivergedError)
 
 CALLED = sorted(set(ms.__all__) - NOT_CALLED)
 
-ALWAYS = {"batches", "stabilisation", "steps", "max_stabilisation", "longest"}
-"""Arguments that bound the time of a call: they are always given."""
+ALWAYS = {"batches", "stabilisation", "steps", "max_stabilisation", "longest", "iterations", "sequences"}
+"""Arguments that are always given: those that bound the time of a call, and what may be left out only beside states."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,8 +222,13 @@ RIGHT = {
     "attractors": lambda given, found: is_one(found.fixed_points, found.cycles, found.moving),
     "backends": lambda given, lines: bool(lines) and all(isinstance(line, str) for line in lines),
     "check": lambda given, errors: set(errors) == {"float32", "float64"},
+    "continuation": lambda given, found: is_one(found.fractions[0].sum().item(), found.steps[0].moving),
     "doubled": lambda given, model: any(isinstance(module, ms.Double) for module in model.modules()),
     "engine": lambda given, chosen: all(value in (None, getattr(chosen, name)) for name, value in given.items()),
+    "fixed_points": lambda given, found: all(
+        finite([one.points]) and bool((one.speeds < 1e-6).all())
+        for one in (found if isinstance(found, list) else [found])
+    ),
     "from_torch": lambda given, rnn: same_outputs(given["module"], rnn),
     "lyapunov": lambda given, found: not found.exponents.isnan().any(),
     "measure": lambda given, found: all(

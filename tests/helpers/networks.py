@@ -146,3 +146,12 @@ def remembering(units=12):
         rnn.layers[0].cell.input_weight[:, 2 * units :] = 1e-3 * torch.eye(units)
         rnn.layers[0].cell.bias[units : 2 * units] = math.atanh(0.8)
     return rnn
+
+
+def remembering_signs(units=2):
+    """A ``torch.nn.RNN`` of units that each remember the sign of their input: 2^units attractors, 3^units points."""
+    rnn = nn.RNN(units, units, bias=False)
+    with torch.no_grad():
+        rnn.weight_ih_l0.copy_(torch.eye(units))
+        rnn.weight_hh_l0.copy_(2 * torch.eye(units))
+    return rnn

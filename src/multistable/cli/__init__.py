@@ -20,7 +20,7 @@ ABOUT = """Measure how many attractors a recurrent network can reach, and create
 [bold]demo[/bold] shows it in two minutes, [bold]train[/bold] trains networks on the paper's benchmarks,
 [bold]show[/bold] reads their results, [bold]reproduce[/bold] runs the paper's experiments."""
 
-COMMANDS = ("demo", "train", "reproduce", "select", "claims", "report", "list", "show", "info")
+COMMANDS = ("demo", "train", "reproduce", "select", "claims", "report", "list", "show", "inspect", "info")
 
 app = typer.Typer(
     name="multistable",

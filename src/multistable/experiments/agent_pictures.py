@@ -17,7 +17,8 @@ from multistable.experiments.pictures import (
     setting,
     whole_numbers,
 )
-from multistable.experiments.styles import INK, Style, cell_name, style_of
+from multistable.experiments.styles import Style, cell_name, style_of
+from multistable.palette import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

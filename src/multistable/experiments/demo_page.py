@@ -14,7 +14,8 @@ from multistable.experiments import figures
 from multistable.experiments.experiment import Result, rank_correlation
 from multistable.experiments.page import write_page
 from multistable.experiments.settling import Settling
-from multistable.experiments.styles import BLUE, SKY, STYLES, VERMILLION, Style
+from multistable.experiments.styles import STYLES, Style
+from multistable.palette import BLUE, SKY, VERMILLION
 from multistable.training import RunConfig
 
 TIMES = {"before": "Before the warmup", "warmed": "After the warmup", "trained": "After training"}

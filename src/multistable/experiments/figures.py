@@ -10,18 +10,12 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multistable.extras import missing
-
-try:
-    import matplotlib
-    from matplotlib.figure import Figure
-except ModuleNotFoundError as error:
-    raise missing("a picture", "matplotlib") from error
-
+from multistable.drawing import LOOK, Axes, Figure, figure, matplotlib, mosaic, name_axes
 from multistable.experiments.settling import Settling
-from multistable.experiments.styles import BLUE, GREY, INK, ORANGE, SKY, VERMILLION, Style
+from multistable.experiments.styles import Style
+from multistable.palette import BLUE, GREY, INK, ORANGE, SKY, VERMILLION
 
-Axes = Any
+__all__ = ["curve", "figure", "legend", "mosaic", "name_axes", "png", "rule", "state_space", "svg"]
 
 MAP = matplotlib.colors.LinearSegmentedColormap.from_list("blue to vermillion", [BLUE, SKY, GREY, ORANGE, VERMILLION])
 """Colours from low to high that can be seen on white and on black."""
@@ -31,23 +25,6 @@ DPI = 120
 
 RULE = {"color": INK, "linestyle": ":", "linewidth": 1, "alpha": 0.7, "zorder": 0}
 """The look of a line that marks a value."""
-
-
-def figure(width: float, height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """A figure of ``width`` x ``height`` inches in all, and its axes: one, or an array of them.
-
-    Unlike ``pyplot``, it opens no window and changes nothing global.
-    """
-    with matplotlib.rc_context(_LOOK):
-        made = Figure(figsize=(width, height), layout="constrained")
-        return made, made.subplots(rows, columns, **options)
-
-
-def mosaic(width: float, height: float, layout: Sequence[Sequence[str]]) -> tuple[Figure, dict[str, Axes]]:
-    """A figure with axes of several sizes: each covers the cells of the ``layout`` that have its name."""
-    with matplotlib.rc_context(_LOOK):
-        made = Figure(figsize=(width, height), layout="constrained")
-        return made, made.subplot_mosaic([list(row) for row in layout])
 
 
 def curve(axes: Axes, x: ArrayLike, runs: ArrayLike, style: Style, *, markers: bool = True) -> None:
@@ -83,14 +60,6 @@ def legend(axes: Axes, columns: int = 3) -> None:
     )
 
 
-def name_axes(axes: Axes, x: str, y: str, title: str | None = None) -> None:
-    """Name both axes, with their units where they have any."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    if title is not None:
-        axes.set_title(title)
-
-
 def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: float = 2.0) -> Any:
     """Draw paths of states from where they begin (rings) to where they settle (dots), on the plane of largest spread.
 
@@ -122,7 +91,7 @@ def png(drawn: Figure, path: Path | str) -> None:
     from PIL import Image  # Installed with Matplotlib.
 
     buffer = io.BytesIO()
-    with matplotlib.rc_context(_LOOK):
+    with matplotlib.rc_context(LOOK):
         drawn.savefig(buffer, format="png", dpi=DPI, facecolor="white")
     with Image.open(buffer) as picture:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, format="PNG", optimize=True)
@@ -137,7 +106,7 @@ def svg(drawn: Figure, name: str, about: str) -> str:
         about: what it shows, for those who do not see it.
     """
     buffer = io.BytesIO()
-    with matplotlib.rc_context(_LOOK | {"svg.fonttype": "none", "svg.hashsalt": name}):
+    with matplotlib.rc_context(LOOK | {"svg.fonttype": "none", "svg.hashsalt": name}):
         drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     for prefix, space in _SPACES.items():
         ElementTree.register_namespace(prefix, space)
@@ -169,12 +138,3 @@ def _rename_ids(root: ElementTree.Element, name: str) -> None:
 
 
 _SPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
-
-_LOOK: dict[Any, Any] = {
-    "font.size": 11,
-    "axes.titlesize": 12,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 10,
-}

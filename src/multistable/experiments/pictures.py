@@ -8,7 +8,8 @@ import numpy as np
 
 from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
 from multistable.experiments.experiment import Kind, Result, Spread, grouped, spread
-from multistable.experiments.styles import INK, Style, cell_name, style_of
+from multistable.experiments.styles import Style, cell_name, style_of
+from multistable.palette import INK
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
 from multistable.training import Config

@@ -3,14 +3,7 @@
 from dataclasses import dataclass
 
 from multistable.experiments.experiment import Kind
-
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
-GREY = "#a0a0a0"
-
-INK = BLACK
-"""The colour of text and axes. In a page it becomes the colour of the text around, which is light in dark mode."""
+from multistable.palette import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, PURPLE, SKY, VERMILLION
 
 
 @dataclass(frozen=True)
@@ -43,13 +36,13 @@ CELL_STYLES = {
 }
 """Styles by the names of the paper's cells."""
 
-_COLOURS, _MARKERS, _LINES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY), "osv^Dx", ("-", "--", "-.", ":")
+_LINES = ("-", "--", "-.", ":")
 
 
 def style_of(series: str, index: int = 0) -> Style:
     """The style of a series: the paper's versions and cells have their own, ``index`` decides that of any other."""
     known = STYLES.get(series) or CELL_STYLES.get(series)
-    look = _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)], _LINES[index % len(_LINES)]
+    look = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], _LINES[index % len(_LINES)]
     return known or Style(short_name(series), *look)
 
 

@@ -40,6 +40,15 @@ class Layer(nn.Module, ABC):
     def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         """The state after the last step, without gradient; arguments as for :meth:`forward`."""
 
+    def step(self, u: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """One step in plain PyTorch, to be differentiated: ``u (..., n, input_size)`` and the state before it.
+
+        Returns:
+            The output ``(..., n, units)`` and the state after the step.
+        """
+        output, states = self(u.unsqueeze(0), state)
+        return output[0], tuple(_of_first_step(cell) for cell in states)
+
     @property
     def warmable(self) -> "Layer":
         """The part of the layer that warmup acts on."""
@@ -121,6 +130,10 @@ class CellLayer(StackLayer):
 
     def only_last(self, u: Tensor, state: LayerState | None = None) -> LayerState:
         return _scan_side_by_side(self.cells, u, state, only_last=True)
+
+    def step(self, u: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        after = tuple(cell.checked_step(cell.project(u), x) for cell, x in zip(self.cells, state, strict=True))
+        return _joined([x[0] for x in after]), after
 
     @property
     def state_fields(self) -> tuple[str, ...]:
@@ -264,6 +277,11 @@ def _stackable(cells: Sequence[Cell[Any]]) -> bool:
     first = cells[0]
     only_own_parameters = not (first._modules or first._buffers)
     return len(cells) > 1 and only_own_parameters and all(first.same_equations(cell) for cell in cells[1:])
+
+
+def _of_first_step(cell: Any) -> Any:
+    fields = [field[0] for field in cell]
+    return cell._make(fields) if hasattr(cell, "_make") else tuple(fields)
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:

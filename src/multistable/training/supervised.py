@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure import DivergedError, attractors, measure
+from multistable.dynamics.measure import DivergedError, measure
+from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
 from multistable.scan.graphs import Graphed
@@ -262,8 +263,8 @@ class SupervisedGroup(Group[RunConfig]):
         """The shares of the states of :meth:`vaa` at fixed points and on cycles; ``None`` where there is no VAA."""
 
         def shares(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
-            found = attractors(ensemble, self.sequences.of_members(members), **self._measured(members))
-            return list(zip(found.fixed_points, found.cycles, strict=True))
+            found = shares_of_kinds(ensemble, self.sequences.of_members(members), **self._measured(members))
+            return list(zip(*found, strict=True))
 
         return _where_finite(shares, self._all, self.ensemble)
 

@@ -54,7 +54,7 @@ def found(rnn, features=2, **settings):
 @pytest.mark.parametrize("period", [2, 3, 7, 60, 100])
 def test_a_cycle_has_the_period_of_its_equation(period):
     result = found(Rotation(2 * math.pi / period))
-    assert result.periods.unique().tolist() == [period]
+    assert result.state_periods.unique().tolist() == [period]
     assert (result.fixed_points, result.cycles, result.moving) == (0.0, 1.0, 0.0)
 
 
@@ -67,7 +67,7 @@ def test_a_cycle_that_is_walked_in_steps_shorter_than_the_tolerance_is_no_fixed_
     """A thousand steps of 0.006 around a circle, where all within 0.02 is the same."""
     result = found(Rotation(2 * math.pi / 1000), longest=1500, eps=0.02)
     assert result.cycles == 1.0
-    wrong = (result.periods - 1000).abs() * 2 * math.pi / 1000
+    wrong = (result.state_periods - 1000).abs() * 2 * math.pi / 1000
     assert wrong.max() <= 0.02
 
 
@@ -91,7 +91,7 @@ def test_networks_that_settle_are_at_fixed_points_though_rounding_moves_them():
     rnn = ms.RNN("gru", 2, 64, generator=generator())
     x = torch.randn(20, 40, 2, generator=generator())
     result = ms.attractors(rnn, x, batches=3, generator=generator())
-    assert result.periods.shape == (3, 32)
+    assert result.state_periods.shape == (3, 32)
     assert result.fixed_points == 1.0
 
 
@@ -116,7 +116,7 @@ def test_every_kind_of_network_can_be_asked(kind):
     rnn = make(kind)
     x = torch.randn(12, 20, FEATURES, generator=generator())
     result = ms.attractors(rnn, in_layout(rnn, x), generator=generator(), **SIZES)
-    assert result.periods.shape == (2, 8)
+    assert result.state_periods.shape == (2, 8)
     assert result.fixed_points + result.cycles + result.moving == pytest.approx(1)
 
 
@@ -125,7 +125,7 @@ def test_members_of_an_ensemble_are_told_as_alone():
     members = at_rest_and_restless(generator)
     x = torch.randn(15, 40, 1, generator=generator())
     together = ms.attractors(ms.Ensemble(members), x, generator=[generator(0), generator(1)], **SIZES)
-    assert together.periods.shape == (2, 2, 8)
+    assert together.state_periods.shape == (2, 2, 8)
     assert together.fixed_points == [1.0, 0.0]
     for seed, member in enumerate(members):
         alone = ms.attractors(member, x, generator=generator(seed), **SIZES)

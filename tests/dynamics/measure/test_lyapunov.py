@@ -68,6 +68,107 @@ def test_chaos_has_a_positive_exponent_and_no_lifetime():
     assert result.chaotic == 1.0
 
 
+def henon(h):
+    x, y = h.unbind(dim=-1)
+    return torch.stack([1 - 1.4 * x * x + y, 0.3 * x], dim=-1)
+
+
+def test_the_spectrum_of_the_henon_map():
+    """0.419 and -1.623; their sum is the logarithm of the constant determinant, 0.3."""
+    result = found(Map(henon, begin=0.1), exponents=2, steps=4000)
+    assert result.exponents.shape == (2, 8, 2)
+    assert result.spectrum == pytest.approx([0.419, -1.623], abs=0.005)
+    torch.testing.assert_close(result.exponents.sum(dim=-1), torch.full((2, 8), math.log(0.3)).double())
+    assert (result.chaotic, result.unstable) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("r", [1.0, 0.95])
+def test_the_spectrum_of_a_linear_network_is_that_of_its_matrix(r):
+    """The logarithms of the moduli of its eigenvalues, a pair of complex ones among them."""
+    matrix = r * torch.tensor([[0.9, 0.2, 0.1], [-0.3, 0.8, 0.4], [0.0, 0.0, 0.5]], dtype=torch.float64)
+    expected = torch.linalg.eigvals(matrix).abs().log().sort(descending=True).values
+    result = found(Map(lambda h: h @ matrix.to(h).mT), features=3, exponents=3, steps=2000)
+    assert result.spectrum == pytest.approx(expected.tolist(), abs=2e-3)
+    assert result.exponent == pytest.approx(expected[0].item(), abs=2e-3)
+
+
+def test_the_first_of_several_is_the_one_that_is_asked_for_alone():
+    rnn = ms.RNN("gru", 2, 8, 2, generator=generator())
+    alone, several = found(rnn), found(rnn, exponents=4)
+    assert several.exponents.shape == (2, 8, 4)
+    assert found(rnn, exponents=1).exponents.shape == (2, 8, 1)
+    assert several.exponents.diff(dim=-1).mean() < 0
+    torch.testing.assert_close(several.exponents[..., 0], alone.exponents, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(alone.spectrum, [alone.exponents.mean().item()])
+
+
+def test_an_unstable_fixed_point_is_not_chaos():
+    """A network without biases that begins at zero rests there, however fast what is beside it leaves."""
+    rnn = nn.RNN(1, 50, bias=False)
+    with torch.no_grad():
+        rnn.weight_hh_l0.normal_(0, 1.5 / 50**0.5, generator=generator())
+    zeros = torch.zeros(5, 16, 1)
+    result = ms.lyapunov(rnn, zeros, inputs="zero", **SIZES)
+    radius = torch.linalg.eigvals(rnn.weight_hh_l0.double()).abs().max().log().item()
+    assert result.exponent == pytest.approx(radius, abs=0.02)
+    assert (result.chaotic, result.unstable) == (0.0, 1.0)
+    assert ms.attractors(rnn, zeros, inputs="zero", stabilisation=100).fixed_points == 1.0
+    beside = ms.lyapunov(rnn, states=torch.randn(16, 50, generator=generator()), inputs="zero", **SIZES)
+    assert beside.chaotic > 0.5
+    assert beside.unstable == 0.0
+
+
+def test_an_unstable_cycle_is_not_chaos():
+    """x -> -x^3 goes from 1 to -1 and back, exactly."""
+    result = ms.lyapunov(Map(lambda h: -(h**3)), states=torch.ones(4, 1), inputs=torch.zeros(1), steps=100)
+    assert result.exponent == pytest.approx(math.log(3))
+    assert (result.chaotic, result.unstable) == (0.0, 1.0)
+
+
+class Driven(nn.Module):
+    """h -> tanh(2 h + u), and a second unit that soon forgets."""
+
+    def forward(self, x, state=None):
+        h = torch.zeros(x.shape[1], 2, dtype=x.dtype) if state is None else state
+        for u in x:
+            h = torch.cat([torch.tanh(2 * h[:, :1] + u), h[:, 1:] / 100], dim=-1)
+        return h, h
+
+
+def test_along_the_input_sequences_exponents_are_means_of_the_slopes_on_the_way():
+    lengths = [40, 60, 61, 20]
+    sequences = [torch.randn(n, 1, generator=generator(n), dtype=torch.float64) for n in lengths]
+    result = ms.lyapunov(Driven(), sequences, inputs="sequences", batches=1, exponents=2, generator=generator())
+    expected = []
+    for sequence in sequences:
+        h, slopes = 0.0, []
+        for u in sequence.squeeze(-1).tolist():
+            h = math.tanh(2 * h + u)
+            slopes.append(math.log(2 * (1 - h * h)))
+        # The first step has no state before it; the others are followed two by two.
+        steps = len(sequence) - 1
+        begin = next(even for even in range(0, steps, 2) if even + 2 > steps // 2)
+        counted = slopes[1:][begin : steps // 2 * 2]
+        expected.append([sum(counted) / len(counted), math.log(0.01)])
+    for mine, known in zip(sorted(result.exponents[0].tolist()), sorted(expected), strict=True):
+        assert mine == pytest.approx(known, abs=1e-4)
+    assert result.unstable == 0.0
+
+
+def test_a_number_of_exponents_that_cannot_be():
+    for exponents, error in (
+        (0, "exponents must be a positive integer"),
+        (3, "must not exceed the size of the state, 2"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            found(Map(lambda h: h / 2), exponents=exponents)
+    rnn, short = nn.GRU(1, 3), torch.zeros(4, 40, 1)
+    with pytest.raises(ValueError, match=r'at least 5 time steps with inputs="sequences", got one of 4'):
+        ms.lyapunov(rnn, short, inputs="sequences")
+    with pytest.raises(ValueError, match=r'states cannot be given with inputs="sequences"'):
+        ms.lyapunov(rnn, states=torch.zeros(40, 3), inputs="sequences")
+
+
 def test_along_a_cycle_differences_stay():
     result = found(Map(turned))
     assert result.exponents.abs().max() < 1e-6

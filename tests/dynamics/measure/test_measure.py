@@ -298,7 +298,7 @@ def test_of_fewer_sequences_than_a_batch_has_by_default_all_are_taken(function):
     settings = {"batches": 2, "stabilisation": 50}
     result = function(rnn, x, **settings, generator=generator())
     expected = function(rnn, x, **settings, batch_size=9, generator=generator())
-    tensors = ("batches", "periods", "exponents")
+    tensors = ("batches", "state_periods", "exponents")
     values, same = (next(getattr(r, name) for name in tensors if hasattr(r, name)) for r in (result, expected))
     assert torch.equal(values, same)
     assert result == expected

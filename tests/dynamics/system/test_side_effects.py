@@ -20,6 +20,9 @@ CALLS = {
     "measure": lambda rnn, x: ms.measure(rnn, x, batches=2, batch_size=8, stabilisation=100),
     "attractors": lambda rnn, x: ms.attractors(rnn, x, batches=2, batch_size=8, stabilisation=100, longest=50),
     "lyapunov": lambda rnn, x: ms.lyapunov(rnn, x, batches=2, batch_size=8, stabilisation=100, steps=20),
+    "fixed_points": lambda rnn, x: ms.fixed_points(
+        rnn, torch.zeros(FEATURES, device="cpu"), ms.reachable_states(rnn, x), iterations=3
+    ),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
 

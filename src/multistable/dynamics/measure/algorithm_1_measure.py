@@ -10,20 +10,32 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integers, positive_number, truth_value
-from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.measure.algorithm_2_reachable_states import states_and_times
 from multistable.dynamics.measure.stabilisation import OnSteps, Stabilised, stabilise, unseen
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
-from multistable.dynamics.system.system import System, map_states, studying
+from multistable.dynamics.system.states import StateSet
+from multistable.dynamics.system.system import (
+    States,
+    System,
+    as_system,
+    map_states,
+    network_of,
+    studying,
+    studying_states,
+)
 
 BATCH_SIZE = AtMost(32)
 """The default number of states of a batch."""
+BATCHES = AtMost(10)
+"""The default number of batches. Of given inputs each has as many batches as the others: there may be a few more."""
 
 
 class DivergedError(RuntimeError):
@@ -60,9 +72,11 @@ class Measure:
 @interrupted_once
 def measure(
     rnn: nn.Module,
-    sequences: Any,
+    sequences: Any = None,
     *,
-    batches: int = 10,
+    inputs: Any = "normal",
+    states: Any = None,
+    batches: int = BATCHES,
     batch_size: int = BATCH_SIZE,
     stabilisation: int = 10_000,
     eps: float = 1e-4,
@@ -90,9 +104,17 @@ def measure(
             as give 1,000 sequences of each part: one batch, an iterable of them, or a data set of rows. The model is
             called as ``model(**batch)`` with a dict, ``model(batch[0])`` with a tuple or list, else as
             ``model(batch)``.
-        batches: I, how many batches of states to average over, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch, each from another sequence. If it is not given and there are fewer than 32
-            sequences, all are taken.
+        inputs: the constant inputs: ``"normal"``, u ~ N(0, 1), as in the paper; ``"zero"``; ``"data"``, each from a
+            random time step of a random sequence; or a tensor ``(features,)`` or ``(k, features)`` of one or several,
+            which batches take in turn. Of a part of a model they are what that part reads.
+        states: states ``(n, d)`` to start from, in place of those that the sequences lead to: whole states as
+            :func:`reachable_states` returns them; for an ensemble also ``(R, n, d)``. The sequences of a network may
+            then be left out, except for ``inputs="data"``.
+        batches: I, how many batches of states to average over, each with its own constant input. If it is not given,
+            10, or a few more so that each of several given inputs has as many; with ``states``, one for each given
+            input.
+        batch_size: the states of a batch, each from another sequence. If it is not given, 32, or all where there are
+            fewer sequences; with ``states`` all of them, in their order.
         stabilisation: M, the steps under the constant input.
         eps: states no more than this apart are at the same attractor.
         generator: where batches, time steps and inputs are drawn from. An ensemble takes one for all members, or a
@@ -112,20 +134,25 @@ def measure(
     )
     eps = positive_number("eps", eps)
     progress = progress if progress is None else truth_value("progress", progress)
+    check_inputs(inputs)
 
     def one(network: nn.Module, sequences: Any, turn: Turn) -> Measure:
         shown = Line.showing(turn.of_call("measure"), progress)
-        with measuring(network, sequences, batch_size) as (system, data), shown as line:
-            size = min(batch_size, len(data))
+        with measuring(network, sequences, batch_size, inputs=inputs, states=states) as (system, data), shown as line:
+            number, size = batching(system, data, batches, batch_size)
             if size < 2:
+                what = "sequences" if states is None else "states"
                 raise ValueError(
-                    "sequences and batch_size must be at least two: the VAA of a single state is 1 in any network, "
-                    f"got {len(data)} sequences and batch_size = {batch_size}"
+                    f"{what} and batch_size must be at least two: the VAA of a single state is 1 in any network, "
+                    f"got {len(data)} {what} and batch_size = {batch_size}"
                 )
             draws = Draws(generator, system.members)
-            return estimate(system, data, draws, batches, size, stabilisation, eps, line.stabilising)
+            return estimate(system, data, draws, number, size, stabilisation, eps, line.stabilising)
 
-    return each_part(one, rnn, sequences, part=part, forward=forward, least=at_least(batch_size))
+    if states is not None and sequences is None and part is None and forward is None:
+        return one(rnn, None, Turn())
+    least = at_least(batch_size) if states is None else 1
+    return each_part(one, rnn, sequences, part=part, forward=forward, least=least)
 
 
 def _in_words(vaa: float, n: int) -> str:
@@ -137,16 +164,41 @@ def _in_words(vaa: float, n: int) -> str:
 
 
 @contextmanager
-def measuring(rnn: nn.Module, sequences: Any, batch_size: int) -> Iterator[tuple[System, SequenceSet]]:
+def measuring(
+    rnn: nn.Module, sequences: Any, batch_size: int, *, inputs: Any = "normal", states: Any = None
+) -> Iterator[tuple[System, SequenceSet | StateSet]]:
     """:func:`studying` without gradients, in almost float32 or better, over the present weights."""
-    network = _in_single_precision(rnn)
-    with torch.no_grad(), measured_float32(), studying(network, sequences, batch_size=batch_size) as (system, data):
+    network, chosen = _in_single_precision(rnn), {"batch_size": batch_size, "inputs": inputs}
+    if states is None:
+        study: Any = studying(network, sequences, **chosen)
+    else:
+        study = studying_states(network, states, sequences, **chosen)
+    with torch.no_grad(), measured_float32(), study as (system, data):
         yield system.with_present_weights(), data
+
+
+@contextmanager
+def measured_system(rnn: nn.Module, features: int) -> Iterator[System]:
+    """A network as a system under the conditions of a measure, over its present weights."""
+    network = _in_single_precision(network_of(rnn))
+    with torch.no_grad(), measured_float32(), as_system(network, features) as system:
+        yield system.with_present_weights()
+
+
+def batching(system: System, data: SequenceSet | StateSet, batches: int, batch_size: int) -> tuple[int, int]:
+    """How many batches of how many states: what was asked for, or what suits the inputs and the states."""
+    inputs, given = system.inputs.count or 1, isinstance(data, StateSet)
+    if isinstance(batches, AtMost):
+        batches = inputs if given and system.inputs.count else -(-batches // inputs) * inputs
+    elif batches < inputs:
+        raise ValueError(f"batches must be at least the number of inputs, {inputs}, got {batches}")
+    everything = given and isinstance(batch_size, AtMost)
+    return int(batches), len(data) if everything else min(batch_size, len(data))
 
 
 def estimate(
     system: System,
-    data: SequenceSet,
+    data: SequenceSet | StateSet,
     draws: Draws,
     batches: int,
     batch_size: int,
@@ -155,34 +207,65 @@ def estimate(
     on_steps: OnSteps = unseen,
 ) -> Measure:
     """:func:`measure` without the checks."""
-    settled, _ = settled_states(
+    settled = settled_states(
         system.with_present_weights(), data, draws, batches, batch_size, stabilisation, on_steps
-    )
+    ).settled
     values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
     return Measure(
         values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item(), batch_size
     )
 
 
+@dataclass(frozen=True)
+class Settled:
+    """The states of all batches, stabilised under their inputs.
+
+    Attributes:
+        start: the states before the first step.
+        settled: the states after the last.
+        u: the constant input of each state, ``(..., n, features)``.
+        origins: the number of the sequence or of the given state that each comes from, ``(..., n)``.
+        times: the time step of the sequence, from 1 on, ``(..., n)``; 0 for given states.
+    """
+
+    start: States
+    settled: Stabilised
+    u: Tensor
+    origins: Tensor
+    times: Tensor
+
+
 def settled_states(
     system: System,
-    data: SequenceSet,
+    data: SequenceSet | StateSet,
     draws: Draws,
     batches: int,
     batch_size: int,
     stabilisation: int,
     on_steps: OnSteps = unseen,
-) -> tuple[Stabilised, Tensor]:
-    """The states to compare, all batches stabilised in one pass, and the constant input of each state."""
-    states, inputs = [], []
-    for _ in range(batches):
-        states.append(random_hidden_states(system, data, draws.batch(len(data), batch_size), draws))
-        inputs.append(system.constant_input(0, draws).expand(*system.leading, batch_size, -1))
+) -> Settled:
+    """The states to compare, all batches stabilised in one pass."""
+    states, inputs, origins, times = [], [], [], []
+    for place in range(batches):
+        indices = _batch(data, draws, batch_size)
+        reached, when = states_and_times(system, data, indices, draws)
+        states.append(reached)
+        times.append(when)
+        inputs.append(system.constant_inputs(1, draws, first=place).expand(*system.leading, batch_size, -1))
+        origins.append(indices)
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)
     settled = stabilise(system, together, u, stabilisation, on_steps)
     check_finite(settled.states, f"{settled.steps} steps")
-    return settled, u
+    return Settled(together, settled, u, torch.cat(origins, dim=-1), torch.cat(times, dim=-1))
+
+
+def _batch(data: SequenceSet | StateSet, draws: Draws, size: int) -> Tensor:
+    """Which sequences or given states a batch takes, ``(..., size)``; all given states are taken in their order."""
+    indices = draws.batch(len(data), size)
+    if isinstance(data, StateSet) and size == len(data):
+        return torch.arange(size, device="cpu").expand(indices.shape)
+    return indices
 
 
 def check_finite(states: Tensor, after: str) -> None:

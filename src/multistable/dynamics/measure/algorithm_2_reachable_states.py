@@ -10,6 +10,7 @@ from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.states import StateSet
 from multistable.dynamics.system.system import States, System, flat, map_states, studying
 
 MOST_PADDING = 4
@@ -50,21 +51,30 @@ def reachable_states(
     return each_part(one, rnn, sequences, part=part, forward=forward)
 
 
-def random_hidden_states(system: System, data: SequenceSet, indices: Tensor, draws: Draws) -> States:
-    """The state at a random time step of each of the sequences at ``indices (..., n)``."""
+def random_hidden_states(system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws) -> States:
+    """The state at a random time step of each of the sequences, or the given states, at ``indices (..., n)``."""
+    return states_and_times(system, data, indices, draws)[0]
+
+
+def states_and_times(
+    system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws
+) -> tuple[States, Tensor]:
+    """:func:`random_hidden_states`, and the time steps ``(..., n)``, counted from 1; 0 for given states."""
+    if isinstance(data, StateSet):
+        return system.split(data.select(indices)), torch.zeros_like(indices)
     lengths = data.lengths[indices]
     times = draws.times(lengths)
 
     def reached(some: Tensor) -> States:
         u, _ = data.select(indices[..., some])
-        before = system.unflat(data.states_before(indices[..., some]))
+        before = system.before(data, indices[..., some])
         return system.reached(u.to(device=system.device, dtype=system.dtype), times[..., some], before)
 
     groups = _groups(lengths)
     if len(groups) == 1:
-        return reached(groups[0])
+        return reached(groups[0]), times
     order = torch.cat(groups).argsort().to(system.device)
-    return map_states(lambda *fields: torch.cat(fields, dim=-2)[..., order, :], *map(reached, groups))
+    return map_states(lambda *fields: torch.cat(fields, dim=-2)[..., order, :], *map(reached, groups)), times
 
 
 def _groups(lengths: Tensor) -> list[Tensor]:

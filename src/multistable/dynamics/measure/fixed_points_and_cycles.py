@@ -1,81 +1,85 @@
 """Which settled states are at fixed points, and which are on cycles."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integers, positive_number
-from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, measuring, settled_states
+from multistable.dynamics.measure.algorithm_1_measure import Settled, batching, measuring, settled_states
 from multistable.dynamics.system.draws import Draws, Generators
-from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.sequences import SequenceSet
+from multistable.dynamics.system.states import StateSet
 from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
+
+LONGEST = 500
+"""The default of the longest period that is looked for."""
 
 
 @dataclass(frozen=True)
-class Attractors:
-    """The result of :func:`attractors`. The shares are numbers, or for an ensemble lists with one for each member.
+class Kinds:
+    """Which of the settled states are at rest, on cycles, or on their way.
 
     Attributes:
-        periods: ``(batches, batch_size)``, or ``(R, batches, batch_size)`` for an ensemble: 1 at a fixed point, p on
-            a cycle of p steps, 0 for a state that still moves.
-        fixed_points: the share of states at a fixed point.
-        cycles: the share on a cycle of at most the longest period looked for.
-        moving: the share of the others: on their way, on a longer cycle, or never to return.
+        settled: the states and their inputs.
+        periods: of each state, ``(..., n)``: 1 at a fixed point, p on a cycle of p steps, 0 where it still moves.
+        speeds: ``(..., n)``, how far the next step leads each state.
     """
 
-    periods: Tensor = field(compare=False, repr=False)
-    fixed_points: Any
-    cycles: Any
-    moving: Any
+    settled: Settled
+    periods: Tensor
+    speeds: Tensor
 
-    @classmethod
-    def of(cls, periods: Tensor) -> "Attractors":
-        """The result for ``periods``."""
-        shares = [kind.double().mean(dim=(-2, -1)).tolist() for kind in (periods == 1, periods > 1, periods == 0)]
-        return cls(periods, *shares)
+    def share(self, kind: Tensor) -> Any:
+        """The share of states of a kind ``(..., n)``; for an ensemble a list."""
+        return kind.double().mean(dim=-1).tolist()
+
+    @property
+    def fixed_points(self) -> Any:
+        """The share of states at a fixed point."""
+        return self.share(self.periods == 1)
+
+    @property
+    def cycles(self) -> Any:
+        """The share on a cycle of at most the longest period looked for."""
+        return self.share(self.periods > 1)
 
 
-@interrupted_once
-def attractors(
+def shares_of_kinds(
     rnn: nn.Module,
     sequences: Any,
     *,
-    batches: int = 10,
-    batch_size: int = BATCH_SIZE,
-    stabilisation: int = 10_000,
-    longest: int = 500,
-    eps: float = 1e-4,
-    generator: Generators = None,
-) -> Attractors:
-    """Tell the settled states at fixed points from those on cycles, which VAA counts alike.
+    batches: int,
+    batch_size: int,
+    stabilisation: int,
+    eps: float,
+    generator: Generators,
+    longest: int = LONGEST,
+) -> tuple[Any, Any]:
+    """The shares of settled states at fixed points and on cycles: of :func:`attractors` no more than these."""
+    with measuring(rnn, sequences, batch_size) as (system, data):
+        sizes = batching(system, data, batches, batch_size)
+        draws = Draws(generator, system.members)
+        found = kinds_of_states(system, data, draws, sizes, (stabilisation, longest, eps))
+    return found.fixed_points, found.cycles
 
-    The states are those that :func:`measure` compares; with the same arguments they are the very same. They are
-    followed for twice the longest period. A state that stays within ``eps`` of where it was is at a fixed point. One
-    that leaves, comes back within ``eps``, and is there again after the same time is on a cycle. There is a tolerance
-    because attractors are only approached, and because rounding keeps even a state at a fixed point jittering.
+
+def kinds_of_states(
+    system: System, data: SequenceSet | StateSet, draws: Draws, sizes: tuple[int, int], settling: tuple[int, int, float]
+) -> Kinds:
+    """Follow the settled states for twice the longest period.
 
     Args:
-        rnn: a network or an ensemble, see :func:`measure`.
-        sequences: the input sequences, see :func:`measure`.
-        batches: I, how many batches of states, each with its own constant input u ~ N(0, 1).
-        batch_size: the states of a batch, see :func:`measure`.
-        stabilisation: M, the steps after which states are called settled.
-        longest: the longest period looked for. A state that moves by less than ``eps`` in twice as many steps counts as
-            one at a fixed point.
-        eps: states no more than this apart are the same.
-        generator: see :func:`measure`.
+        system: the network over its present weights.
+        data: what leads to the states.
+        draws: where batches, time steps and inputs are drawn from.
+        sizes: how many batches of how many states.
+        settling: the stabilisation period, the longest period looked for, and the tolerance.
     """
-    batches, batch_size, stabilisation, longest = positive_integers(
-        batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest
-    )
-    eps = positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        draws, size = Draws(generator, system.members), min(batch_size, len(data))
-        settled, u = settled_states(system, data, draws, batches, size, stabilisation)
-        distances = _distances(system, settled.layers, u, 2 * longest)
-    return Attractors.of(periods(distances, eps).unflatten(-1, (batches, size)).cpu())
+    stabilisation, longest, eps = settling
+    settled = settled_states(system, data, draws, *sizes, stabilisation)
+    distances = _distances(system, settled.settled.layers, settled.u, 2 * longest)
+    return Kinds(settled, periods(distances, eps), distances[0])
 
 
 def periods(distances: Tensor, eps: float) -> Tensor:

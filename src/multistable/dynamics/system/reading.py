@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import DataLoader, default_collate, default_convert
 
+from multistable.arguments import shown
 from multistable.dynamics.system.padding import lengths_among
 from multistable.dynamics.system.sequences import PaddedSequences, RaggedSequences, SequenceSet
 
@@ -178,18 +179,33 @@ def _from_tensor(
     return _one_after_the_other(PaddedSequences(time_first, lengths))
 
 
-def _check_numbers(tensor: Tensor) -> None:
+def numbers_of(name: str, value: Any, accepted: str) -> Tensor:
+    """A tensor, an array or a list of numbers as a tensor without gradient, on the device where it is."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be {accepted}, got {shown(value)}") from None
+    check_real(name, tensor)
+    return tensor.detach()
+
+
+def check_real(name: str, tensor: Tensor) -> None:
     """Raise unless the tensor has real numbers that can be read."""
     if tensor.is_complex() or tensor.is_quantized:
-        raise TypeError(f"sequences must be of real numbers, got {tensor.dtype}")
+        raise TypeError(f"{name} must be of real numbers, got {tensor.dtype}")
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested:
+        kind = "meta tensor" if tensor.is_meta else "nested tensor" if tensor.is_nested else f"{tensor.layout} tensor"
+        raise TypeError(f"{name} must be dense tensors with values, got a {kind}")
+
+
+def _check_numbers(tensor: Tensor) -> None:
+    """Raise unless the tensor has real numbers that can be read, and these are no tokens."""
+    check_real("sequences", tensor)
     if not tensor.is_floating_point() and tensor.dtype != torch.bool:
         raise TypeError(
             f"sequences must be of a floating-point type, got {tensor.dtype}: for whole numbers that are tokens pass "
             "the model that embeds them, ms.measure(model, batches); else sequences.float()"
         )
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_nested:
-        kind = "meta tensor" if tensor.is_meta else "nested tensor" if tensor.is_nested else f"{tensor.layout} tensor"
-        raise TypeError(f"sequences must be dense tensors with values, got a {kind}")
 
 
 def _is_list_of_sequences(value: Any) -> bool:

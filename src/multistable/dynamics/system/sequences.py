@@ -97,18 +97,18 @@ class RaggedSequences(SequenceSet):
         return self.steps[rows.to(self.steps.device)], lengths
 
 
-def check_range(data: SequenceSet, dtype: torch.dtype) -> None:
+def check_range(numbers: Tensor, dtype: torch.dtype, name: str = "sequences") -> None:
     """Raise if a number is beyond those of a network's type."""
-    numbers, most = data.numbers, torch.finfo(dtype).max
+    most = torch.finfo(dtype).max
     if numbers.is_floating_point() and torch.finfo(numbers.dtype).max > most:
         largest = max(-numbers.min().item(), numbers.max().item())
         if largest > most:
             raise ValueError(
-                f"sequences must be of numbers that the network's type {dtype} has, up to {most:.4g}, got {largest:.4g}"
+                f"{name} must be of numbers that the network's type {dtype} has, up to {most:.4g}, got {largest:.4g}"
             )
 
 
-def check_batch_size(batch_size: int, available: int) -> None:
+def check_batch_size(batch_size: int, available: int, what: str = "sequences") -> None:
     """Raise unless a batch can be drawn without replacement."""
     if batch_size > available and not isinstance(batch_size, AtMost):
-        raise ValueError(f"batch_size must not exceed the number of sequences, {available}, got {batch_size}")
+        raise ValueError(f"batch_size must not exceed the number of {what}, {available}, got {batch_size}")

@@ -1,21 +1,23 @@
 """A network as a discrete-time dynamical system, layer by layer."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import truth_value
+from multistable.arguments import shown, truth_value
 from multistable.cells.base import Cell
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.directions import Direction
 from multistable.dynamics.system.draws import Draws
+from multistable.dynamics.system.inputs import Inputs, Normal, inputs_in_any_form, inputs_of
 from multistable.dynamics.system.modules import ModuleLayer, TorchLayer, example_of
 from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
+from multistable.dynamics.system.states import StateSet, state_set
 from multistable.dynamics.system.threads import threads_that_pay
 from multistable.networks.convert import is_only, torch_recurrences
 from multistable.networks.ensemble import Ensemble
@@ -45,6 +47,7 @@ class System:
     members: int | None
     device: torch.device
     dtype: torch.dtype
+    inputs: Inputs = field(default_factory=Normal)
 
     @property
     def leading(self) -> tuple[int, ...]:
@@ -73,23 +76,44 @@ class System:
             return cell.bind({name: weight.detach()[list(members)] for name, weight in cell.named_parameters()})
 
         layers = [type(layer)(*map(select, cast(CellLayer, layer).cells)) for layer in self.layers]
-        return replace(self, layers=layers, members=len(members))
+        return replace(self, layers=layers, members=len(members), inputs=self.inputs.of_members(members))
 
-    def constant_input(self, layer: int, draws: Draws) -> Tensor:
-        """u ~ N(0, 1) for one layer, the same for all states of a batch: ``(..., 1, features)``."""
-        return draws.normal(1, self.layers[layer].input_size).to(device=self.device, dtype=self.dtype)
+    def constant_inputs(
+        self, count: int, draws: Draws, *, layer: int = 0, first: int | None = None, scale: float = 1.0
+    ) -> Tensor:
+        """So many constant inputs u of one layer, ``(..., count, features)``.
 
-    def unflat(self, whole: Tensor | None) -> States | None:
-        """The state of each layer, taken from whole states ``(..., n, d)``: the inverse of :func:`flat`."""
-        if whole is None:
-            return None
-        whole = whole.to(device=self.device, dtype=self.dtype)
-        one_step = whole.new_zeros(1, *whole.shape[:-1], self.input_size)
+        Args:
+            count: how many.
+            draws: where they are drawn from.
+            layer: its number. The first reads the inputs of the network; what the others read is made by the layer
+                before, and u ~ N(0, 1) stands for it.
+            first: of given inputs, the number of the first to take, the others in turn; one by chance if not given.
+            scale: a factor for inputs from N(0, 1), which leaves others as they are.
+        """
+        inputs = self.inputs if layer == 0 else Normal()
+        u = inputs.take(count, self.layers[layer].input_size, draws, first=first, scale=scale)
+        return u.to(device=self.device, dtype=self.dtype).expand(*self.leading, *u.shape[-2:])
+
+    def constant_input(self, layer: int, draws: Draws, scale: float = 1.0) -> Tensor:
+        """u for one layer, the same for all states of a batch: ``(..., 1, features)``."""
+        return self.constant_inputs(1, draws, layer=layer, scale=scale)
+
+    def before(self, data: SequenceSet, indices: Tensor) -> States | None:
+        """The states before the first step of the sequences at ``indices (..., n)``; ``None`` where they are zero."""
+        whole = data.states_before(indices)
+        return None if whole is None else self.split(whole)
+
+    def split(self, x: Tensor) -> States:
+        """The inverse of :func:`flat`: the states of each layer from whole states ``(..., n, d)`` or ``(n, d)``."""
+        u = torch.zeros(1, *self.leading, 1, self.input_size, device=self.device, dtype=self.dtype)
         with torch.no_grad():
-            like = self.only_last(one_step)
-        sizes = [field.shape[-1] for layer in like for cell in layer for field in cell]
-        fields = iter(whole.split(sizes, dim=-1))
-        return map_states(lambda _: next(fields), like)
+            like = self.only_last(u)
+        size = flat(like).shape[-1]
+        if x.shape[-1] != size:
+            whole = "the whole state of all layers, [h, c] for LSTM, as ms.reachable_states returns it"
+            raise ValueError(f"states must be (n, {size}), {whole}, got shape {tuple(x.shape)}")
+        return divided(x.to(device=self.device, dtype=self.dtype).expand(*self.leading, *x.shape[-2:]), like)
 
     def advance(self, u: Tensor, states: States | None = None) -> States:
         """All states of all layers over inputs ``u``, each field with time first."""
@@ -189,40 +213,115 @@ def backends(rnn: nn.Module) -> list[str]:
     return [str(choose(c, like.new_zeros(1, *leading, 1, c.input_size))) for c in cells]
 
 
-def _check_module(rnn: Any) -> None:
-    if not isinstance(rnn, nn.Module):
-        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
-
-
 def members_of(rnn: nn.Module) -> int | None:
     """R for an ensemble of R networks, ``None`` for a single one."""
     return len(rnn) if isinstance(rnn, Ensemble) else None
 
 
 @contextmanager
-def studying(rnn: nn.Module, sequences: Any, *, batch_size: int | None = None) -> Iterator[tuple[System, SequenceSet]]:
+def studying(
+    rnn: nn.Module, sequences: Any, *, batch_size: int | None = None, inputs: Any = "normal"
+) -> Iterator[tuple[System, SequenceSet]]:
     """The network as a system and the sequences that drive it, both checked; the network is in evaluation inside.
 
     Args:
         rnn: see :func:`measure`.
         sequences: see :func:`measure`.
         batch_size: how many sequences will be drawn at once; ``None`` where all are taken.
+        inputs: the constant inputs, see :func:`measure`.
     """
+    rnn = network_of(rnn)
+    data = _sequences_of(rnn, sequences)
+    if batch_size is not None:
+        check_batch_size(batch_size, len(data))
+    with as_system(rnn, data.features) as system:
+        _check_features(data, system)
+        yield _under(system, inputs, data), data
+
+
+@contextmanager
+def studying_states(
+    rnn: nn.Module, states: Any, sequences: Any, *, batch_size: int | None = None, inputs: Any = "normal"
+) -> Iterator[tuple[System, StateSet]]:
+    """:func:`studying` from given states.
+
+    Args:
+        rnn: see :func:`measure`.
+        states: ``(n, d)`` or ``(R, n, d)``, see :func:`measure`.
+        sequences: what the network reads, for ``inputs="data"`` and modules that do not tell the size of their input;
+            ``None`` if there are none.
+        batch_size: how many states will be drawn at once; ``None`` where all are taken.
+        inputs: the constant inputs, see :func:`measure`.
+    """
+    rnn = network_of(rnn)
+    data = None if sequences is None else _sequences_of(rnn, sequences)
+    starts = state_set(states, members_of(rnn))
+    check_range(starts.states, example_of(rnn).dtype, "states")
+    if batch_size is not None:
+        check_batch_size(batch_size, len(starts), "states")
+    with as_system(rnn, data.features if data is not None else features_of(rnn, inputs)) as system:
+        if data is not None:
+            _check_features(data, system)
+        system.split(starts.states)
+        yield _under(system, inputs, data), starts
+
+
+@contextmanager
+def as_system(rnn: nn.Module, features: int) -> Iterator[System]:
+    """A network in evaluation as a system, computed with as many threads as pay. For ``features`` see
+    :func:`system_of`.
+    """
+    with evaluating(rnn):
+        system = system_of(rnn, features)
+        with paying_threads(rnn, system):
+            yield system
+
+
+def paying_threads(rnn: nn.Module, system: System) -> AbstractContextManager[None]:
+    """:func:`threads_that_pay` for the layers of a network."""
+    return threads_that_pay(sum(p.numel() for p in rnn.parameters()) // len(system.layers))
+
+
+def network_of(rnn: Any) -> nn.Module:
+    """The module itself, without what stands around it; an error unless it is one that has weights with values."""
     rnn = unwrapped(rnn)
     _check_module(rnn)
     if any(parameter.is_meta for parameter in rnn.parameters()):
         raise ValueError(f"rnn must have weights with values, got a {type(rnn).__name__} on the device meta")
+    return cast(nn.Module, rnn)
+
+
+def _check_module(rnn: Any) -> None:
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+
+
+def features_of(rnn: nn.Module, inputs: Any) -> int:
+    """The size of a network's input where no sequence tells it: a module may have it, or inputs that were given."""
+    rnn = rnn.network if isinstance(rnn, Ensemble) else rnn
+    size = getattr(rnn, "input_size", None)
+    if isinstance(size, int):
+        return size
+    if not isinstance(inputs, str):
+        return inputs_in_any_form(inputs).shape[-1]
+    raise ValueError(f"{type(rnn).__name__} does not tell its input_size: give a tensor in place of {shown(inputs)}")
+
+
+def _sequences_of(rnn: nn.Module, sequences: Any) -> SequenceSet:
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
-    if batch_size is not None:
-        check_batch_size(batch_size, len(data))
-    check_range(data, example_of(rnn).dtype)
-    with evaluating(rnn):
-        system = system_of(rnn, data.features)
-        if data.features != system.input_size:
-            expected = f"as many features as the network's input_size, {system.input_size}"
-            raise ValueError(f"sequences must have {expected}, got {data.features}")
-        with threads_that_pay(sum(p.numel() for p in rnn.parameters()) // len(system.layers)):
-            yield system, data
+    check_range(data.numbers, example_of(rnn).dtype)
+    return data
+
+
+def _check_features(data: SequenceSet, system: System) -> None:
+    if data.features != system.input_size:
+        expected = f"as many features as the network's input_size, {system.input_size}"
+        raise ValueError(f"sequences must have {expected}, got {data.features}")
+
+
+def _under(system: System, inputs: Any, data: SequenceSet | None) -> System:
+    """The system under the constant inputs that the user chose."""
+    return replace(system, inputs=inputs_of(inputs, system.input_size, data, system.dtype))
 
 
 def system_of(rnn: nn.Module, features: int) -> System:
@@ -296,6 +395,12 @@ def rows_of(x: Tensor, index: Tensor) -> Tensor:
 def flat(states: Sequence[LayerState]) -> Tensor:
     """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
     return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
+
+
+def divided(x: Tensor, like: Sequence[LayerState]) -> States:
+    """The inverse of :func:`flat`: whole states ``(..., n, d)`` as the states of each layer, as ``like`` are made."""
+    parts = iter(x.split([field.shape[-1] for layer in like for cell in layer for field in cell], dim=-1))
+    return map_states(lambda _: next(parts), like)
 
 
 def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

@@ -307,7 +307,7 @@ def _stabilised_layers(warming: Warming, system: System, states: States, period:
     """The states of each layer by itself in the middle and at the end of the period, with a new u for each layer."""
     layers = []
     for index, (layer, state) in enumerate(zip(system.layers, states, strict=True)):
-        u = WIDER * system.constant_input(index, warming.draws)
+        u = system.constant_input(index, warming.draws, scale=WIDER)
         start = layer.warmable_state(state)
         n = start[0][0].shape[-2]
         _, later = layer.warmable(u.expand(int(period.max()), *system.leading, n, u.shape[-1]), start)

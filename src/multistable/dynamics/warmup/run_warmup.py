@@ -22,6 +22,7 @@ from multistable.dynamics.measure.algorithm_1_measure import DivergedError, esti
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import measured_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import hold_back, interrupted_once
 from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
@@ -61,6 +62,7 @@ def warmup(
     rnn: nn.Module,
     sequences: Any,
     *,
+    inputs: Any = "normal",
     algorithm: str = "fast",
     steps: int | None = None,
     batch_size: int | None = None,
@@ -99,6 +101,8 @@ def warmup(
             warmed up at once, each as if alone. Of several parts each is warmed up after those that the model calls
             before it; parts of which no parameter requires gradients are left as they are.
         sequences: the input sequences, or the batches that the model is run on, see :func:`measure`.
+        inputs: the constant inputs under which states stay apart, see :func:`measure`. Layers after the first have
+            u ~ N(0, 1) in any case.
         algorithm: ``"fast"``; ``"reliable"``, the slower default of before; or ``"paper"``, Algorithm 3 to the letter.
         steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the others the most gradient steps
             they take: if not given 1,000 for ``"fast"`` and 500 for ``"reliable"``, or towards a wanted VAA 2,000.
@@ -128,6 +132,7 @@ def warmup(
         The history, for several parts a dict with the history of each by name.
     """
     _check_choices(algorithm, optimiser, on_step)
+    check_inputs(inputs)
     steps = None if steps is None else positive_integer("steps", steps)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
     if batch_size is None:
@@ -152,7 +157,7 @@ def warmup(
             torch.inference_mode(False),
             torch.enable_grad(),
             measured_float32(),
-            studying(network, sequences, batch_size=batch_size) as (system, data),
+            studying(network, sequences, batch_size=batch_size, inputs=inputs) as (system, data),
         ):
             n = min(batch_size, len(data))
             if n < 2:

@@ -190,7 +190,7 @@ class Verification:
             worst: the same for the share under any one input.
         """
         system, data, draws = self.of(asked, step)
-        u = scale * draws.normal(inputs, system.input_size).to(device=system.device, dtype=system.dtype)
+        u = system.constant_inputs(inputs, draws, first=0, scale=scale)
         batches = [draws.batch(len(data), self.states) for _ in range(inputs if pool is None else min(pool, inputs))]
         reached = random_hidden_states(system, data, torch.cat(batches, dim=-1), draws)
         # Each input has the next batch, or where it needs only a part of one, the next part.

@@ -88,7 +88,7 @@ def beginnings(system: System, data: SequenceSet, draws: Draws, levels: Tensor) 
     indices = draws.batch(len(data), min(SEQUENCES, len(data)))
     u, lengths = data.select(indices)
     u, longest = u.to(system.device, system.dtype), int(lengths.max())
-    before = system.unflat(data.states_before(indices))
+    before = system.before(data, indices)
 
     def after(steps: int) -> tuple[Tensor, Tensor]:
         found = places(flat(system.reached(u, lengths.clamp(max=steps), before)))
@@ -177,7 +177,7 @@ class Corners:
         n = drawn.shape[-1]
         indices = known.indices.gather(-1, drawn)
         u, lengths = self.data.select(indices)
-        before = system.unflat(self.data.states_before(indices))
+        before = system.before(self.data, indices)
         first = torch.minimum(lengths, known.steps.unsqueeze(-1))
         later = draws.times((lengths - first).clamp(max=LATER) + 1) - 1
         reached = system.reached(u.to(system.device, system.dtype), first + later, before)
@@ -207,16 +207,17 @@ class Corners:
         corners = map_states(lambda field: corner[..., : field.shape[-1]], [start])
         near = map_states(lambda field: self._astray(field[..., n:, :]), corners)
         together = map_states(lambda x, y: torch.cat([x, y], dim=-2), [start], near)
-        u = self._inputs(layer.input_size, int(period.max()), n).to(system.device, system.dtype)
+        u = self._inputs(system, index, int(period.max()), n)
         _, over_time = layer.warmable(u, together[0])
         at = (period - 1).to(system.device).unsqueeze(-1).expand(*system.leading, 2 * n)
         return at_time([over_time], at), corners
 
-    def _inputs(self, features: int, time: int, n: int) -> Tensor:
+    def _inputs(self, system: System, index: int, time: int, n: int) -> Tensor:
         """Inputs ``(time, ..., 2 n, features)``: constant for each state but the last n // 2, changing for those."""
-        constant = self.draws.normal(2 * n - n // 2, features)
-        changing = self.draws.normal(LONGEST, n // 2, features).movedim(-3, 0)[:time]
-        return WIDER * torch.cat([constant.expand(time, *constant.shape), changing], dim=-2)
+        constant = system.constant_inputs(2 * n - n // 2, self.draws, layer=index, scale=WIDER)
+        changing = self.draws.normal(LONGEST, n // 2, constant.shape[-1]).movedim(-3, 0)[:time]
+        changing = (WIDER * changing).to(constant)
+        return torch.cat([constant.expand(time, *constant.shape), changing], dim=-2)
 
     def _astray(self, corner: Tensor) -> Tensor:
         """States ``corner`` with some units anywhere between their value there and the opposite one."""

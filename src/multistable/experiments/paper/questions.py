@@ -10,7 +10,8 @@ from multistable.experiments.experiment import Experiment, Result, Spread, group
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, THREE_VERSIONS, TWO_VERSIONS, WARMED, grid
 from multistable.experiments.paper.warming import LOSS
 from multistable.experiments.pictures import Bars, Rows, legend_below, panels_of, setting
-from multistable.experiments.styles import BLUE, GREY, ORANGE, kind_name
+from multistable.experiments.styles import kind_name
+from multistable.palette import BLUE, GREY, ORANGE
 from multistable.tasks import Task
 from multistable.training import RunConfig
 

@@ -1,0 +1,253 @@
+"""All fixed points near what a network visits, stable or not, and the points that it is slow to leave."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from multistable.arguments import count, positive_integer, positive_number
+from multistable.dynamics.measure.newton import Resting, come_to_rest
+from multistable.dynamics.system.inputs import constant_inputs
+from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.modules import example_of
+from multistable.dynamics.system.sequences import check_range
+from multistable.dynamics.system.states import state_set
+from multistable.dynamics.system.step import Step, precise_step, stepping
+from multistable.dynamics.system.system import features_of, network_of
+from multistable.networks.ensemble import Ensemble
+
+FLAT = 0.02
+"""A point that is none of rest is a minimum of the speed if its slope is less. Beside a fixed point it is about 1."""
+LATER = 500
+"""Where the search from a state fails, it begins anew from where the network leads that state in so many steps."""
+AROUND = 1000
+"""Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
+MOST_PAIRS = 1024
+"""A round begins half-way between so many pairs of the fixed points that are known, the nearest pairs first."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoints:
+    """The result of :func:`fixed_points`, all on the CPU in float64. The stable points come first, those with the most
+    unstable directions last.
+
+    Attributes:
+        points: ``(k, d)``, whole states of all layers, [h, c] for LSTM.
+        speeds: ``(k,)``, |f(x, u) - x|: what rounding leaves of zero.
+        eigenvalues: ``(k, d)``, complex, of the derivative of a step at each point, those of the largest modulus first.
+        labels: ``(n,)``, for each of the given states the point that the search from it came to, -1 for none.
+        u: ``(features,)``, the constant input.
+        slow_points: ``(s, d)``, where the speed has a minimum that is not zero: states pass there slowly.
+        slow_speeds: ``(s,)``, how far a step leads from there.
+    """
+
+    points: Tensor
+    speeds: Tensor
+    eigenvalues: Tensor
+    labels: Tensor
+    u: Tensor
+    slow_points: Tensor
+    slow_speeds: Tensor
+    _network: nn.Module = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def unstable(self) -> Tensor:
+        """``(k,)``, the number of unstable directions: eigenvalues outside the unit circle."""
+        return (self.eigenvalues.abs() > 1).sum(dim=-1)
+
+    @property
+    def stable(self) -> Tensor:
+        """``(k,)``, whether a point has no unstable direction."""
+        return self.unstable == 0
+
+    @property
+    def kinds(self) -> list[str]:
+        """For each point ``"stable"``, ``"saddle"``, or ``"repellor"`` where all directions are unstable."""
+        d = self.points.shape[-1]
+        return ["stable" if n == 0 else "repellor" if n == d else "saddle" for n in self.unstable.tolist()]
+
+    @property
+    def time_constants(self) -> Tensor:
+        """``(k, d)``, the steps in which a deviation along each eigenvector becomes e times smaller, or larger where it
+        is unstable; infinite where it stays."""
+        return 1 / self.eigenvalues.abs().log().abs()
+
+    def jacobians(self) -> Tensor:
+        """``(k, d, d)``, the derivative of a step at each point."""
+        with stepping(self._network, len(self.u)) as step:
+            return step.jacobians(*_on_device(step, self.points, self.u.unsqueeze(0))).cpu()
+
+    def directions(self, index: int) -> Tensor:
+        """The unstable directions of a point, ``(unstable, d)``, each of length 1: real parts of eigenvectors."""
+        with stepping(self._network, len(self.u)) as step:
+            at = _on_device(step, self.points[index].unsqueeze(0), self.u.unsqueeze(0))
+            values, vectors = torch.linalg.eig(step.jacobians(*at)[0].cpu())
+        ways = vectors[:, values.abs() > 1].mT.real
+        return ways / torch.linalg.vector_norm(ways, dim=-1, keepdim=True).clamp_min(1e-300)
+
+    def plot(self, states: Tensor | None = None) -> Any:
+        """A figure of Matplotlib: the points in principal components with the unstable directions of saddles, the
+        eigenvalues, and the time constants.
+
+        Args:
+            states: states ``(n, d)`` to draw behind the points.
+        """
+        from multistable.dynamics.measure.plots import of_fixed_points
+
+        return of_fixed_points(self, states)
+
+
+@interrupted_once
+def fixed_points(
+    rnn: nn.Module,
+    u: Any,
+    states: Any,
+    *,
+    eps: float = 1e-4,
+    slow: float = 1e-2,
+    rounds: int = 3,
+    iterations: int = 50,
+) -> Any:
+    """Find the fixed points of a network under a constant input, saddles and repellors included.
+
+    From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
+    in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
+    once more from half-way between the points that were found,
+    where saddles are. There may be others, far from all of these.
+
+    Args:
+        rnn: a network or an ensemble, see :func:`measure`.
+        u: the constant input, ``(features,)``, or ``"zero"``.
+        states: where to begin, ``(n, d)``, see :func:`measure`: what the network visits, such as
+            :func:`reachable_states`; for an ensemble also ``(R, n, d)``.
+        eps: points no more than this apart are the same.
+        slow: the largest speed at which a minimum counts as a slow point.
+        rounds: how many times to begin again half-way between points that were found, as long as new ones are.
+        iterations: the most derivatives to compute for a state.
+
+    Returns:
+        :class:`FixedPoints`, or for an ensemble a list, one for each member.
+    """
+    rnn = network_of(rnn)
+    rounds, iterations = count("rounds", rounds), positive_integer("iterations", iterations)
+    eps, slow = positive_number("eps", eps), positive_number("slow", slow)
+    members = rnn.unstack() if isinstance(rnn, Ensemble) else None
+    starts = state_set(states, None if members is None else len(members))
+    check_range(starts.states, example_of(rnn).dtype, "states")
+    if members is None:
+        return _of_one(rnn, u, starts.states, eps, slow, rounds, iterations)
+    own = [starts.of_members([place]).states for place in range(len(members))]
+    alone = [x if x.dim() == 2 else x[0] for x in own]
+    return [_of_one(*pair, eps, slow, rounds, iterations) for pair in _each(members, u, alone)]
+
+
+def _each(members: list[Any], u: Any, states: list[Tensor]) -> list[tuple[Any, Any, Tensor]]:
+    return [(member, u, x) for member, x in zip(members, states, strict=True)]
+
+
+def _of_one(
+    rnn: nn.Module, u: Any, states: Tensor, eps: float, slow: float, rounds: int, iterations: int
+) -> FixedPoints:
+    features = features_of(rnn, u)
+    given = torch.zeros(1, features, device="cpu") if isinstance(u, str) and u == "zero" else u
+    inputs = constant_inputs(given, features, "u")
+    check_range(inputs, example_of(rnn).dtype, "u")
+    if len(inputs) != 1:
+        raise ValueError(f"u must be one constant input, got {len(inputs)}: call once for each")
+    with precise_step(rnn, features) as step:
+        x, one = _on_device(step, step.checked(states), inputs)
+        found, slow_ends = _from_states(step, x, one, iterations)
+        ends, labels = _known(found, eps)
+        for _ in range(rounds):
+            half_way = _half_way(ends)
+            if not len(half_way):
+                break
+            more = come_to_rest(step, half_way, one, iterations)
+            slow_ends.append(more)
+            together = torch.cat([ends, more.points[more.fixed]])
+            leaders = torch.unique(merged(together, eps))
+            new, ends = len(leaders) > len(ends), together[leaders]
+            if not new:
+                break
+        speeds = torch.linalg.vector_norm(step(ends, one) - ends, dim=-1)
+        eigenvalues = _eigenvalues(step, ends, one)
+        slow_points, slow_speeds = _slow(slow_ends, ends, slow, eps)
+    order = sorted(range(len(ends)), key=lambda i: int((eigenvalues[i].abs() > 1).sum()))
+    ranks = torch.tensor(order, dtype=torch.long, device="cpu").argsort()
+    place = torch.tensor([*ranks.tolist(), -1], device="cpu")
+    return FixedPoints(
+        points=ends[order].cpu(),
+        speeds=speeds[order].cpu(),
+        eigenvalues=eigenvalues[order],
+        labels=place[labels.cpu()],
+        u=inputs[0],
+        slow_points=slow_points.cpu(),
+        slow_speeds=slow_speeds.cpu(),
+        _network=step.rnn,
+    )
+
+
+def _from_states(step: Step, x: Tensor, u: Tensor, iterations: int) -> tuple[Resting, list[Resting]]:
+    """Where the search from each state ends, and all ends: where it fails it begins anew from where the state goes."""
+    first = come_to_rest(step, x, u, iterations)
+    failed = (~first.fixed).nonzero().squeeze(-1)
+    if not len(failed):
+        return first, [first]
+    again = come_to_rest(step, step.after(x[failed], u, LATER), u, iterations)
+    better = again.fixed
+    both = [value.index_copy(0, failed[better], new[better]) for value, new in zip(first, again, strict=True)]
+    return Resting(*both), [first, again]
+
+
+def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
+    """The different fixed points, and for each end the number of its own, -1 for none."""
+    labels = torch.full_like(found.fixed, -1, dtype=torch.long)
+    leaders, own = torch.unique(merged(found.points[found.fixed], eps), return_inverse=True)
+    labels[found.fixed] = own
+    return found.points[found.fixed][leaders], labels
+
+
+def _half_way(points: Tensor) -> Tensor:
+    """The middles of pairs of points, the nearest pairs first."""
+    first, second = torch.triu_indices(len(points), len(points), 1, device=points.device)
+    apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")[first, second]
+    nearest = apart.argsort(stable=True)[:MOST_PAIRS]
+    return (points[first[nearest]] + points[second[nearest]]) / 2
+
+
+def _slow(found: list[Resting], ends: Tensor, slow: float, eps: float) -> tuple[Tensor, Tensor]:
+    """The minima of the speed that are not zero, and how fast states are there."""
+    points = torch.cat([ending.points for ending in found])
+    speeds = torch.cat([ending.speeds for ending in found])
+    slopes, fixed = (torch.cat([getattr(ending, name) for ending in found]) for name in ("slopes", "fixed"))
+    there = ~fixed & (speeds <= slow) & (slopes <= FLAT)
+    order = speeds[there].argsort()
+    points, speeds = points[there][order], speeds[there][order]
+    slowest = torch.unique(merged(points, AROUND * eps))
+    return points[slowest], speeds[slowest]
+
+
+def _eigenvalues(step: Step, points: Tensor, u: Tensor) -> Tensor:
+    """``(k, d)``, those of the largest modulus first; on the CPU, where they are found sooner."""
+    parts = [torch.linalg.eigvals(step.jacobians(some, u).cpu()) for some in points.split(64)]
+    values = torch.cat(parts) if parts else torch.zeros(0, points.shape[-1], dtype=torch.complex128, device="cpu")
+    return values.gather(-1, values.abs().argsort(dim=-1, descending=True))
+
+
+def merged(points: Tensor, eps: float) -> Tensor:
+    """For each of the points ``(n, d)`` the number of the first that it is the same as: no more than ``eps`` away."""
+    labels = torch.full((len(points),), -1, dtype=torch.long, device=points.device)
+    left = torch.arange(len(points), device=points.device)
+    while len(left):
+        near = torch.linalg.vector_norm(points[left] - points[left[0]], dim=-1) <= eps
+        labels[left[near]] = left[0]
+        left = left[~near]
+    return labels
+
+
+def _on_device(step: Step, *tensors: Tensor) -> list[Tensor]:
+    return [tensor.to(device=step.system.device, dtype=torch.float64) for tensor in tensors]
