@@ -83,7 +83,7 @@ def test_unknown_settings_are_refused(name, accepted):
 
 def test_the_name_that_a_fused_loop_has_on_a_device_is_no_setting_and_explained():
     (name,) = ms.backends(ms.RNN("gru", 1, 4))
-    message = f"""auto, reference, fused, got '{name}', the loop that "fused" has on that device"""
+    message = f"""auto, reference, fused, torch, got '{name}', the loop that "fused" has on that device"""
     with pytest.raises(ValueError, match=message), ms.engine(backend=name):
         pass
 

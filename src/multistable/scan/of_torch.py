@@ -12,6 +12,7 @@ from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan import cpu, cudnn
+from multistable.scan.program import weights_of
 
 FASTEST_ON_THE_CPU = ("LSTM",)
 """Whose kernels on the CPU take less time than the loop made from the step, by ``benchmarks/calls.py``."""
@@ -32,14 +33,15 @@ def supported(cell: Cell[Any], u: Tensor) -> str | None:
             return f"{kind.__name__} has a {name} of its own"
     if u.dim() != 3 or cell.input_weight.dim() != 2:
         return "torch.nn has no leading dimensions"
-    tensors = [u, *(weight for weight in cell.parameters() if weight is not None)]
+    weights = weights_of(cell)
+    tensors = (u, *weights.values())
     if any(tensor.dtype != torch.float32 or tensor.device != u.device for tensor in tensors) or u.numel() == 0:
         return f"its tensors must be in float32 on {u.device}, and not empty"
     if u.is_cuda:
         there = torch.backends.cudnn.enabled and torch.backends.cudnn.is_available()
         laid_out = importlib.util.find_spec("triton") is not None
         return None if there and laid_out else "cuDNN, or Triton, which lays out its weights, is not there"
-    return cpu.supported(cell, u) if torch.backends.mkldnn.is_available() else "oneDNN is not there"
+    return cpu.unfit(u, weights) if torch.backends.mkldnn.is_available() else "oneDNN is not there"
 
 
 def is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
