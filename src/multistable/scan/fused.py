@@ -8,7 +8,7 @@ import importlib.util
 import math
 import os
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,21 @@ the other two, products with the input follow PyTorch's own setting.
 """
 
 MAX_HIDDEN = 1024
+
+
+class OfInput(NamedTuple):
+    """The weights that the product with the input takes.
+
+    Attributes:
+        weight: ``(..., in, gates * hidden_size)``.
+        bias: ``(..., gates * hidden_size)``.
+        second: like ``bias``, of which the first ``columns`` are added to it; or None.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    second: Tensor | None
+    columns: int
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
@@ -94,7 +109,7 @@ def scan(
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
-    return _run(cell, projected, (None, None), state, precision=precision, only_last=only_last, members=members)
+    return _run(cell, projected, None, state, precision=precision, only_last=only_last, members=members)
 
 
 def scan_input(
@@ -121,19 +136,20 @@ def scan_input(
         x = cell.project(u)
         if steps is not None:
             x = x.expand(steps, *x.shape[1:])
-        return _run(cell, x, (None, None), state, precision=precision, only_last=only_last)
-    input_bias = cell.input_bias
-    lead = input_bias.shape[:-1]
+        return _run(cell, x, None, state, precision=precision, only_last=only_last)
+    one_bias = type(cell).input_bias is not Cell.input_bias or cell.added_bias is None
+    biases = (cell.input_bias, None) if one_bias else (cell.bias, cell.added_bias)
+    of_input = OfInput(cell.input_weight, *biases, cell.added_columns)
+    lead = of_input.bias.shape[:-1]
     if lead and u.shape[1:-2] != lead:
         u = u.expand(len(u), *lead, *u.shape[-2:])
-    of_input = (cell.input_weight, input_bias)
     return _run(cell, u, of_input, state, precision=precision, steps=steps, only_last=only_last, members=members)
 
 
 def _run(
     cell: Cell[Any],
     x: Tensor,
-    of_input: tuple[Tensor | None, Tensor | None],
+    of_input: OfInput | None,
     state: Any,
     *,
     precision: str,
@@ -141,7 +157,7 @@ def _run(
     only_last: bool,
     members: Members | None = None,
 ) -> Any:
-    """The states over inputs ``x (time, ..., n, any)`` with the weight and the bias ``of_input``, or projected ones."""
+    """The states over inputs ``x (time, ..., n, any)`` with the weights ``of_input``, or projected ones."""
     from multistable.scan.kernels import recurrence
     from multistable.scan.kernels.form import form_of
 
@@ -158,7 +174,7 @@ def _run(
         x = x.reshape(len(x), -1, x.shape[-1])
         fields = tuple(field.reshape(-1, field.shape[-1]) for field in fields)
     run = recurrence.only_last if only_last else recurrence.all_states
-    states = run(form_of(members.program), precision, x, *of_input, members.prepared(), fields, steps=steps)
+    states = run(form_of(members.program), precision, x, of_input, members.prepared(), fields, steps=steps)
     return cell.State(*(field.unflatten(-2, (*lead, n)) if as_rows else field for field in states))
 
 

@@ -9,6 +9,8 @@ import torch
 import triton
 from torch import Tensor
 
+from multistable.cells.base import first_columns, with_first_columns
+from multistable.scan.fused import OfInput
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.form import Form
@@ -319,48 +321,53 @@ def _runs(order: tuple[int, ...]) -> list[tuple[int, int, int]]:
 
 
 def all_states(
-    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
-    initial: Weights, steps: int | None = None,
+    form: Form, precision: str, x: Tensor, of_input: OfInput | None, weights: Weights, initial: Weights,
+    steps: int | None = None,
 ) -> Weights:  # fmt: skip
     """The states after each step, each field ``(time, ..., rows, hidden)``.
 
     Args:
-        x: inputs ``(time, ..., rows, in)``, or, without an input weight, projected ones.
-        input_weight, input_bias: of the cell, with the leading dimensions of ``x``.
+        x: inputs ``(time, ..., rows, in)``, or projected ones.
+        of_input: the weights for the product with ``x``, with the same leading dimensions; None for projected inputs.
         weights: what the program prepares.
         initial: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
         steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
-    others = (*weights, *initial)
-    tensors = (x, input_weight, input_bias, *others)
+    *of_x, columns = (None, None, None, 0) if of_input is None else of_input
+    tensors = (x, *of_x, *weights, *initial)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        return Recurrence.apply(form, precision, len(weights), *tensors)
-    flat = _flat(len(weights), x, input_weight, input_bias, *others)
+        return Recurrence.apply(form, precision, len(weights), columns, *tensors)
+    flat = _flat(len(weights), columns, *tensors)
     states, _ = _advance(form, precision, *flat, save=False, steps=steps)
     return _after_each_step(states, x.shape[1:-2])
 
 
 @torch.no_grad()
 def only_last(
-    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
-    initial: Weights, steps: int | None = None,
+    form: Form, precision: str, x: Tensor, of_input: OfInput | None, weights: Weights, initial: Weights,
+    steps: int | None = None,
 ) -> Weights:  # fmt: skip
     """The state after the last step, each field ``(..., rows, hidden)``, without gradient; no other is stored.
 
     Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
     """
-    flat = _flat(len(weights), x, input_weight, input_bias, *weights, *initial)
+    *of_x, columns = (None, None, None, 0) if of_input is None else of_input
+    flat = _flat(len(weights), columns, x, *of_x, *weights, *initial)
     states, _ = _advance(form, precision, *flat, save=False, only_last=True, steps=steps)
     end = states[:, :, (len(x) if steps is None else steps) % 2]
     return tuple(field.clone().reshape(*x.shape[1:-1], -1) for field in end)
 
 
 def _flat(
-    count: int, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, *others: Tensor
+    count: int, columns: int, x: Tensor, input_weight: Any, bias: Any, second: Any, *others: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Weights, Weights]:
-    """The tensors with one leading dimension; the first ``count`` of the others are weights, which have theirs."""
+    """The tensors with one leading dimension, both biases as one.
+
+    The first ``count`` of the others are weights, which have theirs.
+    """
     lead = x.dim() - 3
-    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, input_bias))
+    bias = bias if second is None else with_first_columns(bias, second, columns)
+    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias))
     return one_lead_in_time(x), weight, bias, others[:count], tuple(one_lead(field, lead) for field in others[count:])
 
 
@@ -402,10 +409,11 @@ class Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, form: Form, precision: str, count: int, *tensors: Any) -> Weights:
-        x, input_weight, input_bias, weights, initial = _flat(count, *tensors)
+    def forward(ctx: Any, form: Form, precision: str, count: int, columns: int, *tensors: Any) -> Weights:
+        x, input_weight, input_bias, weights, initial = _flat(count, columns, *tensors)
         states, saved = _advance(form, precision, x, input_weight, input_bias, weights, initial, save=True)
-        ctx.form, ctx.precision, ctx.lead, ctx.fields = form, precision, tensors[0].shape[1:-2], len(initial)
+        ctx.form, ctx.precision, ctx.columns = form, precision, columns
+        ctx.lead, ctx.fields = tensors[0].shape[1:-2], len(initial)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(None if input_weight is None else x, input_weight, saved, states, *weights)
         return _after_each_step(states, ctx.lead)
@@ -418,7 +426,8 @@ class Recurrence(torch.autograd.Function):
         u, input_weight, saved, states, *weights = ctx.saved_tensors
         N, T, B, _ = saved.shape
         H = form.program.hidden
-        _, _, _, needs_x, needs_input_weight, needs_input_bias, *others = ctx.needs_input_grad
+        _, _, _, _, needs_x, needs_input_weight, needs_first, needs_second, *others = ctx.needs_input_grad
+        needs_input_bias = needs_first or needs_second
         needs_weights = any(others[: len(weights)])
         if graph_is_kept():
             saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
@@ -449,15 +458,16 @@ class Recurrence(torch.autograd.Function):
                     of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
                     of_input_bias = of_product if lacks_bias else of_input_bias
         lead = ctx.lead
+        of_input_bias = None if of_input_bias is None else of_input_bias.reshape(*lead, -1)
         return (
             None,
             None,
             None,
+            None,
             None if of_x is None else own_lead_in_time(of_x, lead),
-            *(
-                None if other is None else other.reshape(*lead, *other.shape[1:])
-                for other in (of_input_weight, of_input_bias)
-            ),
+            None if of_input_weight is None else of_input_weight.reshape(*lead, *of_input_weight.shape[1:]),
+            of_input_bias,
+            None if of_input_bias is None or not needs_second else first_columns(of_input_bias, ctx.columns),
             *of_weights,
             *(back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)),
         )
