@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from multistable.arguments import positive_integer
 
@@ -165,8 +164,11 @@ def with_first_columns(bias: Tensor, second: Tensor, columns: int) -> Tensor:
 
 def first_columns(gradient: Tensor, columns: int) -> Tensor:
     """The gradient of the second bias from that of the sum in :func:`with_first_columns`."""
-    others = gradient.shape[-1] - columns
-    return functional.pad(gradient[..., :columns], (0, others)) if others else gradient
+    if columns == gradient.shape[-1]:
+        return gradient
+    found = gradient.clone()
+    found[..., columns:].zero_()
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

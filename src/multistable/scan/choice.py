@@ -114,6 +114,10 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     Returns:
         ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
+    return _scan(cell, u, state, only_last=only_last)
+
+
+def _scan(cell: Cell[Any], u: Tensor, state: Any, *, only_last: bool = False) -> Any:
     steps = len(u)
     if steps == 0:
         raise ValueError("sequences must have at least one time step, got length 0")
@@ -154,7 +158,7 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
             return of_torch.read(cell, u, state, precision=settings.precision)
         if asked_for:
             raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}")
-    states = scan(cell, u, state)
+    states = _scan(cell, u, state)
     return states[0], cell.State(*(field[-1] for field in states))
 
 

@@ -71,7 +71,7 @@ def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> st
     """Why these tensors cannot be computed with here."""
     if cell.hidden_size > MAX_HIDDEN:
         return f"the kernels take at most {MAX_HIDDEN} hidden units, got {cell.hidden_size}"
-    if not _has_triton():
+    if not has_triton():
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
@@ -179,7 +179,8 @@ def _run(
 
 
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Whether Triton can be imported; it is searched for once."""
     return importlib.util.find_spec("triton") is not None
 
 

@@ -328,10 +328,12 @@ def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequenc
         like = weights[0] if weights else None
 
         def known(arg: Any) -> Any:
-            return fx.map_arg(arg, values.__getitem__)
+            if isinstance(arg, fx.Node):
+                return values[arg]
+            return [known(entry) for entry in arg] if isinstance(arg, list | tuple) else arg
 
         for node in work:
-            options = dict(known(node.kwargs))
+            options = {name: known(arg) for name, arg in node.kwargs.items()}
             if like is not None and "dtype" in options:
                 options |= {"dtype": like.dtype, "device": like.device}
             values[node] = node.target(*known(node.args), **options)
