@@ -66,6 +66,14 @@ def engine(*, backend: str | None = None, precision: str | None = None) -> Itera
         _settings.reset(token)
 
 
+RECORDED = 'it cannot be exported or traced: ms.engine(backend="reference") can, and is what "auto" takes'
+
+
+def _is_recorded() -> bool:
+    """Whether what is computed becomes a program of ``torch.export``, ``torch.jit.trace`` or ONNX."""
+    return torch.jit.is_tracing() or torch.compiler.is_exporting()
+
+
 @dataclass(frozen=True)
 class Choice:
     """The time loop for a cell and its input.
@@ -91,6 +99,8 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
         return Choice("reference", "asked for")
     name, module = ("cpu", cpu) if u.device.type == "cpu" else ("triton", fused)
     try:
+        if _is_recorded():
+            raise RefusedError(RECORDED)
         return Choice(name, members=module.prepared(cell, u))
     except RefusedError as reason:
         if backend == "fused":
@@ -152,7 +162,8 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """
     settings = _settings.get()
     asked_for = settings.backend == "torch"
-    if asked_for or (settings.backend == "auto" and of_torch.is_fastest(cell, u, settings.precision)):
+    fastest = settings.backend == "auto" and of_torch.is_fastest(cell, u, settings.precision) and not _is_recorded()
+    if asked_for or fastest:
         reason = of_torch.supported(cell, u)
         if reason is None:
             return of_torch.read(cell, u, state, precision=settings.precision)
