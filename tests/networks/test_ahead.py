@@ -72,6 +72,8 @@ def test_an_ensemble_and_a_network_without_gradients():
     ms.precompile(ms.Ensemble(networks), padded())
 
 
-def test_other_modules_are_refused():
+def test_other_modules_and_inputs_are_refused():
+    with pytest.raises(TypeError, match="x must be a tensor or a PackedSequence, got list"):
+        ms.precompile(ms.RNN("gru", 2, 4), [0.0])
     with pytest.raises(TypeError, match=r"network must be an ms.RNN or an ms.Ensemble, got GRU"):
         ms.precompile(nn.GRU(2, 4), padded())

@@ -25,20 +25,20 @@ def test_every_cell_passes(kind):
         assert (weight.requires_grad, weight.grad) == (before[name][1], None)
 
 
-def wrong_states(cell, projected, state, steps):
+def wrong_states(cell, projected, state, steps, members):
     return cell.State(*(1.001 * field for field in right(cell, projected, state, steps)))
 
 
-def wrong_in_one_step(cell, projected, state, steps):
+def wrong_in_one_step(cell, projected, state, steps, members):
     states = right(cell, projected, state, steps)
     return cell.State(*(torch.cat([field[:-1], field[-1:] + (steps > 2) * 1e-3]) for field in states))
 
 
-def wrong_gradient(cell, projected, state, steps):
+def wrong_gradient(cell, projected, state, steps, members):
     return right(cell, 0.999 * projected + 0.001 * projected.detach(), state, steps)
 
 
-def nothing_but_nan(cell, projected, state, steps):
+def nothing_but_nan(cell, projected, state, steps, members):
     return cell.State(*(field * torch.nan for field in right(cell, projected, state, steps)))
 
 

@@ -22,8 +22,10 @@ def precompile(network: RNN | Ensemble, x: Tensor | PackedSequence) -> None:
     """
     if not isinstance(network, RNN | Ensemble):
         raise TypeError(f"network must be an ms.RNN or an ms.Ensemble, got {type(network).__name__}")
-    weights = [weight for weight in network.parameters() if weight.requires_grad]
     data = x.data if isinstance(x, PackedSequence) else x
+    if not isinstance(data, Tensor):
+        raise TypeError(f"x must be a tensor or a PackedSequence, got {type(x).__name__}")
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
     devices = [data.device] if data.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.inference_mode(False):
         zeros = torch.zeros_like(data, requires_grad=False)
