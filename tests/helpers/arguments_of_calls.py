@@ -311,6 +311,14 @@ STRATEGIES = {
         """,
         "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",
     ),
+    "precompile.network": choices(
+        "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2); ms.RNN('brc', 2, 4, double=True); twins()",
+        f"{NO_NETWORKS}; nn.GRU(2, 4)",
+    ),
+    "precompile.x": choices(
+        "torch.zeros(3, 2, 2); torch.full((1, 5, 2), torch.nan)",
+        "None; 3; [1.0]; torch.zeros(3, 2, 5); torch.zeros(0, 2, 2); torch.zeros(2, dtype=torch.float32)",
+    ),
     "network": choices(
         "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2); ms.RNN('chrono', 2, 4); ms.from_torch(nn.RNN(2, 4))",
         f"{NO_NETWORKS}; nn.GRU(2, 4); ms.RNN('brc', 2, 4); ms.RNN('gru', 2, 4, double=True); twins()",

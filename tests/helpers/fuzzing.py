@@ -46,6 +46,7 @@ ALSO_NAMED = {
     "members": r"member",
     "factory": r"device|dtype|generator|nothing",
     "options": r"nothing|t_max|recurrent_bias",
+    "x": r"the input|sequences",
     "warmed": r"input_size",
     "transient": r"input_size",
 }
@@ -238,6 +239,7 @@ RIGHT = {
         states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters()) for states in of_parts(found)
     ),
     "recurrent_parts": lambda given, parts: all(isinstance(part, nn.Module) for part in parts.values()),
+    "precompile": lambda given, nothing: nothing is None,
     "to_torch": lambda given, module: same_outputs(given["network"], module),
     "vaa": lambda given, found: in_unit_interval(found),
     "vaa_star": lambda given, found: in_unit_interval(found.detach()),
