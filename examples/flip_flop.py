@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import multistable as ms
+from multistable.experiments.figures import png
 
 BITS, PULSES = 3, 0.1
 
@@ -96,7 +97,7 @@ def main() -> None:
     kinds = {kind: points.kinds.count(kind) for kind in ("stable", "saddle", "repellor")}
     print(f"  fixed points: {kinds}; unstable directions {points.unstable.tolist()}; slow: {len(points.slow_points)}")
     for name, drawn in (("attractors", found.plot()), ("fixed_points", points.plot(found.starts))):
-        drawn.savefig(asked.output / f"flip_flop_{name}.png", dpi=110)
+        png(drawn, asked.output / f"flip_flop_{name}.png")
 
 
 if __name__ == "__main__":
