@@ -21,7 +21,7 @@ from multistable.dynamics.measure import (
 )
 from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
-from multistable.networks import RNN, Bidirectional, Double, Ensemble, doubled, from_torch, to_torch
+from multistable.networks import RNN, Bidirectional, Double, Ensemble, doubled, from_torch, precompile, to_torch
 from multistable.scan import check, engine
 
 __version__ = "0.1.0"
@@ -63,6 +63,7 @@ __all__ = [
     "from_torch",
     "lyapunov",
     "measure",
+    "precompile",
     "reachable_states",
     "recurrent_parts",
     "to_torch",

@@ -1,6 +1,9 @@
 """The kernels compiled for a GPU of compute capability 9.0 without having one: what the compiler says of each.
 
-Run: python tests/helpers/compiled_kernels.py gru 256 30 tf32
+Each argument is a cell, its units, how many networks there are, and the precision. For each kernel there is a line of
+these, its name, how many registers were spilled in its time loop, and how many it has.
+
+Run: python tests/helpers/compiled_kernels.py gru:256:30:tf32 ...
 """
 
 import re
@@ -19,6 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from multistable.cells import CELLS
+from multistable.cells.elman import Elman
 from multistable.scan import fused
 from multistable.scan.kernels import recurrence
 from multistable.scan.kernels.launch import Launch
@@ -99,20 +103,23 @@ def time_loop(code: str) -> list[str]:
 
 
 def kernels_of(cell, members, precision, rows=32, inputs=20) -> list[Compiled]:
-    """Those of a pass forward and back of so many networks, and of one forward without a gradient."""
+    """Those of a pass forward and back of so many networks; in tf32x3, which has no way back, without a gradient."""
     lead = () if members == 1 else (members,)
     weights = {name: p.detach().expand(*lead, *p.shape).clone().requires_grad_() for name, p in cell.named_parameters()}
     cell = cell.bind(weights)
     u = torch.randn(3, *lead, rows, inputs)
     with compiling() as found:
-        states = fused.scan_input(cell, u, precision=precision)
-        torch.autograd.grad(sum(field.sum() for field in states), list(weights.values()))
-        with torch.no_grad():
+        if precision == "tf32x3":
             fused.scan_input(cell, u, precision=precision, only_last=True)
+        else:
+            states = fused.scan_input(cell, u, precision=precision)
+            torch.autograd.grad(sum(field.sum() for field in states), list(weights.values()))
     return [kernel for kernel in found if kernel.name in ("advance", "retreat", "advance_units", "retreat_units")]
 
 
 if __name__ == "__main__":
-    name, hidden, members, precision = sys.argv[1:]
-    for kernel in kernels_of(CELLS[name](20, int(hidden)), int(members), precision):
-        print(name, hidden, members, precision, kernel)
+    for case in sys.argv[1:]:
+        name, hidden, members, precision = case.split(":")
+        make = Elman if name == "elman" else CELLS[name]
+        for kernel in kernels_of(make(20, int(hidden)), int(members), precision):
+            print(case, kernel.name, kernel.spills, kernel.registers, flush=True)

@@ -110,6 +110,27 @@ def test_the_projection_is_overwritten_and_its_gradients_are_right(name, few, sh
         assert relative_error(value, expected) < TOLERANCE["ieee"]
 
 
+@pytest.mark.parametrize("wanted", [("bias", "recurrent_bias"), ("bias",), ("recurrent_bias",)], ids="+".join)
+@pytest.mark.parametrize("lead", [(), (2, 2)], ids=["one", "two by two"])
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_both_biases_have_their_gradients(name, lead, wanted):
+    """Those of an LSTM are added; those of a GRU for two gates alone, the third is inside the product."""
+    cell, weights, *_ = problem(name, 3, 2, 16, lead, recurrent_bias=True)
+    u = torch.randn(3, *lead, 2, 3, dtype=torch.float64, device=DEVICE)
+    results = []
+
+    def plain(bound, u):
+        x = bound.project(u)
+        return reference.scan(bound, x, bound.zero_state(x[0]))
+
+    for scan, change in ((plain, lambda x: x), (fused.scan_input, single)):
+        leaves = {key: change(value).detach().clone().requires_grad_(key in wanted) for key, value in weights.items()}
+        states = scan(cell.bind(leaves), change(u))
+        results.append([*states, *torch.autograd.grad(states[0].square().sum(), [leaves[key] for key in wanted])])
+    for value, expected in zip(results[1], results[0], strict=True):
+        assert relative_error(value, expected) < TOLERANCE["ieee"]
+
+
 @pytest.mark.parametrize("inputs", [1, 2, 4])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):

@@ -259,7 +259,8 @@ def same_as_plain(cell):
 
 
 def test_what_changes_after_the_first_call_is_seen(monkeypatch):
-    """The mode, an option of a module inside, True in place of 1, an attribute of the class, and a global function."""
+    """The mode, an option of a module inside, True in place of 1, attributes of the class, old and new, a global
+    function, and what a function of the class has enclosed."""
 
     class Scaled(nn.Module):
         factor = 0.5
@@ -267,11 +268,25 @@ def test_what_changes_after_the_first_call_is_seen(monkeypatch):
         def forward(self, x):
             return self.factor * x
 
+    def enclosing(factor):
+        def times(x):
+            return factor * x
+
+        def change(value):
+            nonlocal factor
+            factor = value
+
+        return times, change
+
+    times, change_factor = enclosing(0.7)
+
     class Changing(OneMatrix):
         shift = 0.1
+        functions = (times,)
 
         def step(self, projected, state):
-            h = self.inside(shape_of(projected + state.h @ self.W)) + self.shift
+            h = self.inside(shape_of(projected + state.h @ self.W)) + self.shift + getattr(self, "more", 0.0)
+            h = self.functions[0](h)
             return ms.Hidden(h * (0.5 if self.training else 1) * (2 if self.flag is True else 1))
 
     cell = Changing(None)
@@ -282,6 +297,8 @@ def test_what_changes_after_the_first_call_is_seen(monkeypatch):
         lambda: setattr(cell.inside, "factor", 0.9),
         lambda: setattr(cell, "flag", True),
         lambda: setattr(Changing, "shift", 0.3),
+        lambda: setattr(Changing, "more", 0.2),
+        lambda: change_factor(0.4),
         lambda: monkeypatch.setitem(globals(), "shape_of", torch.sigmoid),
     ):
         change()

@@ -44,8 +44,12 @@ class Cell(nn.Module, ABC, Generic[S]):
     """Whether results under ``torch.autocast`` on the CPU have at least the type of the initial state (of the input, if
     there is none), as with ``torch.nn.GRU``; else they have the type of autocast, as with ``torch.nn.LSTM``."""
 
+    added_gates: ClassVar[int] = 0
+    """How many gates, the first, have the cell's ``recurrent_bias`` added to their bias, where it is not None."""
+
     input_weight: Tensor
     bias: Tensor
+    recurrent_bias: Any
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -54,8 +58,22 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     @property
     def input_bias(self) -> Tensor:
-        """The bias that :meth:`project` adds. Override it in a cell with more than one bias."""
-        return self.bias
+        """The bias that :meth:`project` adds: ``bias``, and for the first gates ``recurrent_bias``, if there is one.
+
+        Override it in a cell with other biases.
+        """
+        second = self.added_bias
+        return self.bias if second is None else with_first_columns(self.bias, second, self.added_columns)
+
+    @property
+    def added_bias(self) -> Tensor | None:
+        """The second bias, of which the first :attr:`added_columns` are added to the first one."""
+        return self.recurrent_bias if self.added_gates else None
+
+    @property
+    def added_columns(self) -> int:
+        """The columns of :attr:`added_gates`."""
+        return self.added_gates * self.hidden_size
 
     def project(self, u: Tensor) -> Tensor:
         """The part of the pre-activations that depends on the input alone, W_u u_t + b for all gates side by side.
@@ -135,6 +153,22 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
+
+
+def with_first_columns(bias: Tensor, second: Tensor, columns: int) -> Tensor:
+    """The sum of both biases in so many columns, and the first alone in the others."""
+    if columns == bias.shape[-1]:
+        return bias + second
+    return torch.cat([bias[..., :columns] + second[..., :columns], bias[..., columns:]], dim=-1)
+
+
+def first_columns(gradient: Tensor, columns: int) -> Tensor:
+    """The gradient of the second bias from that of the sum in :func:`with_first_columns`."""
+    if columns == gradient.shape[-1]:
+        return gradient
+    found = gradient.clone()
+    found[..., columns:].zero_()
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -17,6 +17,7 @@ class Elman(Cell[Hidden]):
 
     State = Hidden
     torch_gates = (0,)
+    added_gates = 1
     recurrent_bias: Tensor | None
 
     def __init__(
@@ -42,11 +43,6 @@ class Elman(Cell[Hidden]):
     def torch_kind(self) -> str:
         """``torch.nn`` has one for each activation."""
         return f"RNN_{self.nonlinearity.upper()}"
-
-    @property
-    def input_bias(self) -> Tensor:
-        """The sum of both biases."""
-        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
 
     def step(self, projected: Tensor, state: Hidden) -> Hidden:
         activation = tanh if self.nonlinearity == "tanh" else relu

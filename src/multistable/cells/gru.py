@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor, sigmoid, tanh
 
 from multistable.arguments import truth_value
@@ -20,6 +19,7 @@ class GRU(Cell[Hidden]):
     State = Hidden
     torch_kind, torch_gates = "GRU", (1, 0, 2)
     casts_to_state = True
+    added_gates = 2
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
@@ -31,17 +31,9 @@ class GRU(Cell[Hidden]):
         self.recurrent_bias = initial.constant(3 * hidden_size, value=0.0, **factory) if both else None
 
     @property
-    def input_bias(self) -> Tensor:
-        """The sum of both biases for z and r, and the first alone for the candidate."""
-        if self.recurrent_bias is None:
-            return self.bias
-        gates = 2 * self.hidden_size
-        return torch.cat([self.bias[..., :gates] + self.recurrent_bias[..., :gates], self.bias[..., gates:]], dim=-1)
-
-    @property
     def candidate_bias(self) -> Tensor | None:
         """b_hh, the bias of the candidate's product with the state, ``(..., hidden_size)``."""
-        return None if self.recurrent_bias is None else self.recurrent_bias[..., 2 * self.hidden_size :]
+        return None if self.recurrent_bias is None else self.recurrent_bias[..., self.added_columns :]
 
     def step(self, projected: Tensor, state: Hidden) -> Hidden:
         z_u, r_u, h_u = projected.chunk(3, dim=-1)

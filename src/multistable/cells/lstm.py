@@ -27,6 +27,7 @@ class LSTM(Cell[HiddenAndMemory]):
 
     State = HiddenAndMemory
     torch_kind, torch_gates = "LSTM", (1, 0, 3, 2)
+    added_gates = 4
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:
@@ -38,11 +39,6 @@ class LSTM(Cell[HiddenAndMemory]):
         both = truth_value("recurrent_bias", recurrent_bias)
         self.bias = first if both else Parameter(first.detach() + second.detach())
         self.recurrent_bias = second if both else None
-
-    @property
-    def input_bias(self) -> Tensor:
-        """The sum of both biases."""
-        return self.bias if self.recurrent_bias is None else self.bias + self.recurrent_bias
 
     def step(self, projected: Tensor, state: HiddenAndMemory) -> HiddenAndMemory:
         f, i, r, c = (projected + state.h @ self.recurrent_weight).chunk(4, dim=-1)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan import cpu, fused, of_torch, reference
+from multistable.scan.program import RefusedError
+from multistable.scan.program.members import Members
 from multistable.scan.surroundings import in_own_precision, uncompiled
 
 BACKENDS = ("auto", "reference", "fused", "torch")
@@ -79,10 +81,12 @@ class Choice:
     Attributes:
         name: ``"triton"``, ``"cpu"`` or ``"reference"``.
         reason: why no fused loop was chosen; empty where one was.
+        members: what the fused loop takes of the cell.
     """
 
     name: str
     reason: str = ""
+    members: Members | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}" if self.reason else self.name
@@ -94,12 +98,14 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
     if backend == "reference":
         return Choice("reference", "asked for")
     name, module = ("cpu", cpu) if u.device.type == "cpu" else ("triton", fused)
-    reason = RECORDED if _is_recorded() else module.supported(cell, u)
-    if reason is None:
-        return Choice(name)
-    if backend == "fused":
-        raise RuntimeError(f"the fused time loop was asked for, but {reason}")
-    return Choice("reference", reason)
+    try:
+        if _is_recorded():
+            raise RefusedError(RECORDED)
+        return Choice(name, members=module.prepared(cell, u))
+    except RefusedError as reason:
+        if backend == "fused":
+            raise RuntimeError(f"the fused time loop was asked for, but {reason}") from reason
+        return Choice("reference", str(reason))
 
 
 @uncompiled
@@ -118,6 +124,10 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     Returns:
         ``cell.State`` after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
+    return _scan(cell, u, state, only_last=only_last)
+
+
+def _scan(cell: Cell[Any], u: Tensor, state: Any, *, only_last: bool = False) -> Any:
     steps = len(u)
     if steps == 0:
         raise ValueError("sequences must have at least one time step, got length 0")
@@ -126,19 +136,20 @@ def scan(cell: Cell[Any], u: Tensor, state: Any = None, *, only_last: bool = Fal
     if only_last:
         with torch.no_grad():
             return _only_last(cell, u, state, steps)
-    name, settings = choose(cell, u).name, _settings.get()
+    chosen, settings = choose(cell, u), _settings.get()
+    name, members = chosen.name, chosen.members
     if name == "triton" and (len(u) == steps or not torch.is_grad_enabled()):
-        return fused.scan_input(cell, u, state, precision=settings.precision, steps=steps)
+        return fused.scan_input(cell, u, state, precision=settings.precision, steps=steps, members=members)
     projected = cell.project(u)
     state = _given(cell, projected, state)
     # A fused loop has more to set up than one step takes. Without a gradient it is used all the same: a stabilisation
     # ends early because steps are equal to the last bit, however many are taken at once.
     plainly = steps == 1 and settings.backend == "auto" and torch.is_grad_enabled() and projected.requires_grad
     if name == "cpu" and not plainly:
-        return cpu.scan(cell, projected, state, steps)
+        return cpu.scan(cell, projected, state, steps, members=members)
     expanded = projected.expand(steps, *projected.shape[1:])
     if name == "triton":
-        return fused.scan(cell, expanded, state, precision=settings.precision)
+        return fused.scan(cell, expanded, state, precision=settings.precision, members=members)
     return reference.scan(cell, expanded, state)
 
 
@@ -150,25 +161,28 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     Arguments as for :func:`scan`.
     """
     settings = _settings.get()
-    if settings.backend == "torch" or (settings.backend == "auto" and not _is_recorded()):
+    asked_for = settings.backend == "torch"
+    fastest = settings.backend == "auto" and of_torch.is_fastest(cell, u, settings.precision) and not _is_recorded()
+    if asked_for or fastest:
         reason = of_torch.supported(cell, u)
-        if reason is None and (settings.backend == "torch" or of_torch.is_fastest(cell, u, settings.precision)):
+        if reason is None:
             return of_torch.read(cell, u, state, precision=settings.precision)
-        if settings.backend == "torch":
+        if asked_for:
             raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}")
-    states = scan(cell, u, state)
+    states = _scan(cell, u, state)
     return states[0], cell.State(*(field[-1] for field in states))
 
 
 def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """The state after the last of so many steps; ``u`` has one time step if it is constant."""
-    name = choose(cell, u).name
+    chosen, precision = choose(cell, u), _settings.get().precision
+    name, members = chosen.name, chosen.members
     if name == "triton":
-        return fused.scan_input(cell, u, state, precision=_settings.get().precision, steps=steps, only_last=True)
+        return fused.scan_input(cell, u, state, precision=precision, steps=steps, only_last=True, members=members)
     projected = cell.project(u)
     state = _given(cell, projected, state)
     if name == "cpu":
-        return cpu.last(cell, projected, state, steps)
+        return cpu.last(cell, projected, state, steps, members=members)
     return reference.only_last(cell, projected.expand(steps, *projected.shape[1:]), state)
 
 

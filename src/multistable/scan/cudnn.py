@@ -41,7 +41,7 @@ def _advance(form: Any, u: Tensor, weights: Any, state: Any, *, train: bool) -> 
     hidden, inputs = hx.shape[-1], u.shape[-1]
     size, places = _layout(kind, len(gates), inputs, hidden, u.device)
     buffer = u.new_zeros(size) if weights[3] is None else u.new_empty(size)
-    views = [buffer[place : place + shape.numel()].view(shape) for place, shape in places]
+    views = _views(buffer, places)
     _repack(gates, weights, views, back=False)
     with _as_precise_as(precision):
         output, hy, cy, reserve, _ = torch._VF._cudnn_rnn(
@@ -61,6 +61,11 @@ def _layout(kind: str, gates: int, inputs: int, hidden: int, device: torch.devic
         buffer = torch._cudnn_rnn_flatten_weight(like, 4, inputs, get_cudnn_mode(kind), hidden, 0, 1, False, False)
     places = [(weight.data_ptr() - buffer.data_ptr()) // buffer.element_size() for weight in like]
     return buffer.numel(), list(zip(places, shapes, strict=True))
+
+
+def _views(buffer: Tensor, places: Any) -> list[Tensor]:
+    """The weights in cuDNN's memory, by the places of :func:`_layout`."""
+    return [buffer.as_strided(shape, (*shape[1:], 1), place) for place, shape in places]
 
 
 @cache
@@ -100,7 +105,7 @@ class Recurrence(torch.autograd.Function):
         u, hx, cx, buffer, output, reserve = ctx.saved_tensors
         hidden = hx.shape[-1]
         _, places = _layout(kind, len(gates), u.shape[-1], hidden, u.device)
-        views = [buffer[place : place + shape.numel()].view(shape) for place, shape in places]
+        views = _views(buffer, places)
         of_end = [None if grad is None else grad.unsqueeze(0).contiguous() for grad in (*grads[1:], None)][:2]
         of_output = None if grads[0] is None else grads[0].contiguous()
         needs = ctx.needs_input_grad

@@ -8,17 +8,14 @@ import importlib.util
 import math
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
 from multistable.scan.program import RefusedError, weights_of
-from multistable.scan.program.members import program_of_members
-
-if TYPE_CHECKING:
-    from multistable.scan.kernels.form import Form
+from multistable.scan.program.members import Members, program_of_members
 
 PRECISIONS = ("ieee", "tf32x3", "tf32")
 """How precisely products with the recurrent matrix are computed: float32, almost float32, and TF32.
@@ -30,23 +27,51 @@ the other two, products with the input follow PyTorch's own setting.
 MAX_HIDDEN = 1024
 
 
+class OfInput(NamedTuple):
+    """The weights that the product with the input takes.
+
+    Attributes:
+        weight: ``(..., in, gates * hidden_size)``.
+        bias: ``(..., gates * hidden_size)``.
+        second: like ``bias``, of which the first ``columns`` are added to it; or None.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    second: Tensor | None
+    columns: int
+
+
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     """Why the kernels cannot advance ``cell`` over inputs, projected or not; None if they can."""
-    weights = weights_of(cell)
-    reason = _unfit(cell, projected, weights)
     try:
-        if reason is None:
-            _prepared(cell, weights, projected.dim() - 3)
+        prepared(cell, projected)
+    except RefusedError as reason:
+        return str(reason)
+    return None
+
+
+def prepared(cell: Cell[Any], x: Tensor) -> Members:
+    """What the kernels take to advance ``cell`` over inputs, projected or not; ``RefusedError`` where they cannot."""
+    from multistable.scan.kernels.form import form_of
+
+    weights = weights_of(cell)
+    reason = _unfit(cell, x, weights)
+    if reason is not None:
+        raise RefusedError(reason)
+    members = program_of_members(cell, weights, x.dim() - 3)
+    try:
+        form_of(members.program)
     except RefusedError as refused:
-        reason = _refusal(cell, refused)
-    return reason
+        raise RefusedError(f"{type(cell).__name__} has no fused loop: {refused}") from refused
+    return members
 
 
 def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> str | None:
     """Why these tensors cannot be computed with here."""
     if cell.hidden_size > MAX_HIDDEN:
         return f"the kernels take at most {MAX_HIDDEN} hidden units, got {cell.hidden_size}"
-    if not _has_triton():
+    if not has_triton():
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
@@ -60,15 +85,15 @@ def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> st
     return None
 
 
-def _prepared(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> "tuple[Form, dict[str, Tensor], int]":
-    """The form of the program that ``program_of_members`` has, its weights, and how many members these are of."""
-    from multistable.scan.kernels.form import form_of
-
-    program, weights, members = program_of_members(cell, weights, dims)
-    return form_of(program), weights, members
-
-
-def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ieee", only_last: bool = False) -> Any:
+def scan(
+    cell: Cell[Any],
+    projected: Tensor,
+    state: Any,
+    *,
+    precision: str = "ieee",
+    only_last: bool = False,
+    members: Members | None = None,
+) -> Any:
     """All states of ``cell``, or only the last.
 
     Second derivatives raise: ``reference.scan`` has them.
@@ -79,11 +104,12 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, *, precision: str = "ie
         state: the state before the first step, each field ``(..., n, hidden_size)``.
         precision: the least precision of the recurrent products, one of ``PRECISIONS``.
         only_last: return the state after the last step alone, without gradient; no other is stored.
+        members: what :func:`prepared` returns for this call, if it is known.
 
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``; without time if ``only_last``.
     """
-    return _run(cell, projected, (None, None), state, precision=precision, only_last=only_last)
+    return _run(cell, projected, None, state, precision=precision, only_last=only_last, members=members)
 
 
 def scan_input(
@@ -94,6 +120,7 @@ def scan_input(
     precision: str = "ieee",
     steps: int | None = None,
     only_last: bool = False,
+    members: Members | None = None,
 ) -> Any:
     """``scan`` of ``cell.project(u)``, in half the memory: the recurrence overwrites the projected input.
 
@@ -103,61 +130,57 @@ def scan_input(
         precision: as for :func:`scan`.
         steps: the number of steps, if ``u (1, ...)`` is one input for all of them; only without a gradient.
         only_last: as for :func:`scan`.
+        members: what :func:`prepared` returns for this call, if it is known.
     """
     if type(cell).project is not Cell.project:
         x = cell.project(u)
         if steps is not None:
             x = x.expand(steps, *x.shape[1:])
-        return _run(cell, x, (None, None), state, precision=precision, only_last=only_last)
-    input_bias = cell.input_bias
-    lead = input_bias.shape[:-1]
+        return _run(cell, x, None, state, precision=precision, only_last=only_last)
+    one_bias = type(cell).input_bias is not Cell.input_bias or cell.added_bias is None
+    biases = (cell.input_bias, None) if one_bias else (cell.bias, cell.added_bias)
+    of_input = OfInput(cell.input_weight, *biases, cell.added_columns)
+    lead = of_input.bias.shape[:-1]
     if lead and u.shape[1:-2] != lead:
         u = u.expand(len(u), *lead, *u.shape[-2:])
-    of_input = (cell.input_weight, input_bias)
-    return _run(cell, u, of_input, state, precision=precision, steps=steps, only_last=only_last)
+    return _run(cell, u, of_input, state, precision=precision, steps=steps, only_last=only_last, members=members)
 
 
 def _run(
     cell: Cell[Any],
     x: Tensor,
-    of_input: tuple[Tensor | None, Tensor | None],
+    of_input: OfInput | None,
     state: Any,
     *,
     precision: str,
     steps: int | None = None,
     only_last: bool,
+    members: Members | None = None,
 ) -> Any:
-    """The states over inputs ``x (time, ..., n, any)`` with the weight and the bias ``of_input``, or projected ones."""
+    """The states over inputs ``x (time, ..., n, any)`` with the weights ``of_input``, or projected ones."""
     from multistable.scan.kernels import recurrence
+    from multistable.scan.kernels.form import form_of
 
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    weights = weights_of(cell)
-    reason = _unfit(cell, x, weights)
-    if reason is not None:
-        raise ValueError(f"the fused time loop cannot run: {reason}")
     try:
-        form, weights, members = _prepared(cell, weights, x.dim() - 3)
-    except RefusedError as refused:
-        raise ValueError(f"the fused time loop cannot run: {_refusal(cell, refused)}") from refused
+        members = prepared(cell, x) if members is None else members
+    except RefusedError as reason:
+        raise ValueError(f"the fused time loop cannot run: {reason}") from reason
     fields = () if state is None else tuple(_expanded(cell, x, state))
     *lead, n, _ = x.shape[1:]
-    as_rows = math.prod(lead) != members  # weights that all recurrences share: each is some rows more
+    as_rows = math.prod(lead) != members.number  # weights that all recurrences share: each is some rows more
     if as_rows:
         x = x.reshape(len(x), -1, x.shape[-1])
         fields = tuple(field.reshape(-1, field.shape[-1]) for field in fields)
     run = recurrence.only_last if only_last else recurrence.all_states
-    prepared = tuple(form.program.prepare(list(weights.values())))
-    states = run(form, precision, x, *of_input, prepared, fields, steps=steps)
+    states = run(form_of(members.program), precision, x, of_input, members.prepared(), fields, steps=steps)
     return cell.State(*(field.unflatten(-2, (*lead, n)) if as_rows else field for field in states))
 
 
-def _refusal(cell: Cell[Any], reason: RefusedError) -> str:
-    return f"{type(cell).__name__} has no fused loop: {reason}"
-
-
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Whether Triton can be imported; it is searched for once."""
     return importlib.util.find_spec("triton") is not None
 
 

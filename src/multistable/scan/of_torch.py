@@ -4,14 +4,14 @@ These return the output after each step and the last state alone, and have no le
 them where they are the fastest way.
 """
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan import cpu, cudnn
+from multistable.scan import cpu, cudnn, fused
+from multistable.scan.program import weights_of
 
 FASTEST_ON_THE_CPU = ("LSTM",)
 """Whose kernels on the CPU take less time than the loop made from the step, by ``benchmarks/calls.py``."""
@@ -32,14 +32,14 @@ def supported(cell: Cell[Any], u: Tensor) -> str | None:
             return f"{kind.__name__} has a {name} of its own"
     if u.dim() != 3 or cell.input_weight.dim() != 2:
         return "torch.nn has no leading dimensions"
-    tensors = [u, *(weight for weight in cell.parameters() if weight is not None)]
+    weights = weights_of(cell)
+    tensors = (u, *weights.values())
     if any(tensor.dtype != torch.float32 or tensor.device != u.device for tensor in tensors) or u.numel() == 0:
         return f"its tensors must be in float32 on {u.device}, and not empty"
     if u.is_cuda:
         there = torch.backends.cudnn.enabled and torch.backends.cudnn.is_available()
-        laid_out = importlib.util.find_spec("triton") is not None
-        return None if there and laid_out else "cuDNN, or Triton, which lays out its weights, is not there"
-    return cpu.supported(cell, u) if torch.backends.mkldnn.is_available() else "oneDNN is not there"
+        return None if there and fused.has_triton() else "cuDNN, or Triton, which lays out its weights, is not there"
+    return cpu.unfit(u, weights) if torch.backends.mkldnn.is_available() else "oneDNN is not there"
 
 
 def is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
@@ -65,9 +65,8 @@ def read(cell: Cell[Any], u: Tensor, state: Any, *, precision: str) -> tuple[Ten
 
 
 def _on_the_cpu(cell: Any, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    order = cell.torch_gates
     second = torch.zeros_like(cell.bias) if cell.recurrent_bias is None else cell.recurrent_bias
-    weights = [Turned.apply(w, order) for w in (cell.input_weight, cell.recurrent_weight, cell.bias, second)]
+    weights = Turned.apply(cell.torch_gates, cell.input_weight, cell.recurrent_weight, cell.bias, second)
     run = getattr(torch._VF, cell.torch_kind.lower())
     before = tuple(field.unsqueeze(0) for field in state)
     train = torch.is_grad_enabled()
@@ -76,18 +75,19 @@ def _on_the_cpu(cell: Any, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor
 
 
 class Turned(torch.autograd.Function):
-    """``(rows, gates * hidden)`` or ``(gates * hidden,)`` with gates along the first dimension, in the other order."""
+    """Weights ``(rows, gates * hidden)`` or ``(gates * hidden,)`` with gates first, in the other order."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, order: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, order: tuple[int, ...], *weights: Tensor) -> tuple[Tensor, ...]:
         ctx.order = order
+        ctx.set_materialize_grads(False)
         # The whole is turned at once, as PyTorch turns it fastest; gates are then rows that follow one another.
-        return _reordered(weight.mT.contiguous() if weight.dim() > 1 else weight, order)
+        return tuple(_reordered(w.mT.contiguous() if w.dim() > 1 else w, order) for w in weights)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        found = _reordered(grads[0], ctx.order)
-        return found.mT if found.dim() > 1 else found, None
+        found = (None if grad is None else _reordered(grad, ctx.order) for grad in grads)
+        return None, *(grad.mT if grad is not None and grad.dim() > 1 else grad for grad in found)
 
 
 def _reordered(rows: Tensor, order: tuple[int, ...]) -> Tensor:

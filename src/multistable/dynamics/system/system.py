@@ -156,14 +156,15 @@ class System:
     def reached(self, u: Tensor, times: Tensor, states: States | None = None) -> States:
         """The states that sequences lead to: of each its state after its own number of steps.
 
-        On a CPU those that have come to their end are left out of what follows; on a GPU they take no time.
+        Of a single network on a CPU those that have come to their end are left out of what follows. On a GPU they take
+        no time, and in an ensemble the last digits of a member would depend on how long others go on.
 
         Args:
             u: inputs, ``(time, ..., n, features)``.
             times: how many steps to take in each, ``(..., n)`` on the CPU, from 1 to time.
             states: the states before the first step; zero when not given.
         """
-        if self.device.type != "cpu":
+        if self.device.type != "cpu" or self.members is not None:
             return self.states_at(u, times, states)
         order = times.argsort(dim=-1, descending=True, stable=True)
         times, u = times.gather(-1, order), rows_of(u, order.expand(len(u), *order.shape))

@@ -16,24 +16,30 @@ from multistable.cells.base import Cell
 from multistable.scan.cpu import loop
 from multistable.scan.cpu.passes import compiler_of_passes
 from multistable.scan.program import RefusedError, weights_of
-from multistable.scan.program.members import program_of_members
+from multistable.scan.program.members import Members, program_of_members
 
-__all__ = ["compiler_of_passes", "last", "scan", "supported"]
+__all__ = ["compiler_of_passes", "last", "prepared", "scan", "supported", "unfit"]
 
 
 def supported(cell: Cell[Any], projected: Tensor) -> str | None:
     """Why this time loop cannot advance ``cell`` over inputs, projected or not; None when it can."""
-    weights = weights_of(cell)
-    reason = _unfit(projected, weights)
     try:
-        if reason is None:
-            program_of_members(cell, weights, projected.dim() - 3)
-    except RefusedError as refused:
-        reason = f"{type(cell).__name__} has no fused loop: {refused}"
-    return reason
+        prepared(cell, projected)
+    except RefusedError as reason:
+        return str(reason)
+    return None
 
 
-def _unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
+def prepared(cell: Cell[Any], x: Tensor) -> Members:
+    """What this loop takes to advance ``cell`` over inputs, projected or not; ``RefusedError`` where it cannot."""
+    weights = weights_of(cell)
+    reason = unfit(x, weights)
+    if reason is not None:
+        raise RefusedError(reason)
+    return program_of_members(cell, weights, x.dim() - 3)
+
+
+def unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
     """Why these tensors cannot be computed with here."""
     if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
         return "the fused loop on the CPU has gradients alone, not the transforms of torch.func"
@@ -49,7 +55,9 @@ def _unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
     return None
 
 
-def scan(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None) -> Any:
+def scan(
+    cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None, members: Members | None = None
+) -> Any:
     """All states of ``cell``, as ``reference.scan`` gives them; first derivatives only.
 
     Args:
@@ -57,32 +65,39 @@ def scan(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = Non
             constant over ``steps`` steps. One made constant with ``expand`` is not copied out either.
         state: the state before the first step, each field ``(..., n, hidden_size)``.
         steps: how many time steps to take, where the input does not tell.
+        members: what :func:`prepared` returns for this call, if it is known.
 
     Returns:
         The state after each step, each field ``(time, ..., n, hidden_size)``.
     """
     steps = len(projected) if steps is None else steps
     shape = (steps, *projected.shape[1:-1], cell.hidden_size)
-    states = loop.all_states(_flat(cell, projected, state, steps))
+    states = loop.all_states(_flat(cell, projected, state, steps, members))
     return cell.State(*(_shaped(field, *shape) for field in states))
 
 
 @torch.no_grad()
-def last(cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None) -> Any:
+def last(
+    cell: Cell[Any], projected: Tensor, state: Any, steps: int | None = None, members: Members | None = None
+) -> Any:
     """The state after the last step alone, without gradient: what a long stabilisation needs.
 
     Arguments as for :func:`scan`; each field of the result is ``(..., n, hidden_size)``. Memory does not grow
     with time when the input is constant.
     """
     shape = (*projected.shape[1:-1], cell.hidden_size)
-    states = loop.last_state(_flat(cell, projected, state, len(projected) if steps is None else steps))
+    steps = len(projected) if steps is None else steps
+    states = loop.last_state(_flat(cell, projected, state, steps, members))
     return cell.State(*(field.reshape(shape) for field in states))
 
 
-def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Arguments:
+def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int, members: Members | None) -> loop.Arguments:
     """The arguments of the loop: leading dimensions as one, ``(N,)``, or as more rows where weights have none."""
-    weights = weights_of(cell)
-    reason = _unfit(projected, weights)
+    try:
+        members = prepared(cell, projected) if members is None else members
+    except RefusedError as refused:
+        raise ValueError(str(refused)) from refused
+    reason = unfit(projected, members.weights)  # a cell may project its input to anything
     if reason is not None:
         raise ValueError(reason)
     for name, field in zip(cell.State._fields, state, strict=True):
@@ -92,14 +107,11 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
                 f"got {field.dtype} on {field.device}"
             )
     _, *leading, n, columns = projected.shape
-    try:
-        program, weights, members = program_of_members(cell, weights, len(leading))
-    except RefusedError as refused:
-        raise ValueError(f"{type(cell).__name__} has no fused loop: {refused}") from refused
+    program = members.program
     if columns != program.lanes * program.hidden:
         raise ValueError(f"projected inputs must have {program.lanes * program.hidden} columns, got {columns}")
-    flat = [members] if members != 1 else []
-    rows = math.prod(leading) * n // members
+    flat = [members.number] if members.number != 1 else []
+    rows = math.prod(leading) * n // members.number
     # Steps that share their memory are one step, taken many times.
     different = projected[:1] if projected.stride(0) == 0 and len(projected) > 1 else projected
     shape = (*leading, n, cell.hidden_size)
@@ -108,7 +120,7 @@ def _flat(cell: Cell[Any], projected: Tensor, state: Any, steps: int) -> loop.Ar
         steps,
         _shaped(different, len(different), *flat, rows, columns),
         tuple(_shaped(_expanded(field, *shape), *flat, rows, cell.hidden_size) for field in state),
-        tuple(program.prepare(list(weights.values()))),
+        members.prepared(),
     )
 
 

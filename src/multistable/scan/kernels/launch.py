@@ -7,6 +7,8 @@ from torch import Tensor
 from triton.runtime.jit import JITFunction
 
 INT32 = range(-(2**31), 2**31)
+MOST_CALLS = 256
+"""Of so many different calls a kernel knows without asking what it has been compiled to."""
 
 
 class Launch:
@@ -15,7 +17,7 @@ class Launch:
     Triton finds what a kernel has been compiled to by all of its arguments and constants, which takes it longer than
     a short sequence takes a GPU. Here the constants are fixed, and what a compiled kernel takes for granted of its
     other arguments is all that is compared: whether an address or a number is a multiple of 16, whether a number is 1,
-    and whether it has 32 bits.
+    and whether it has 32 bits. For calls with the numbers of an earlier one not even that is asked.
 
     Args:
         kernel: the kernel, whose constants come last.
@@ -25,6 +27,7 @@ class Launch:
     def __init__(self, kernel: Any, **constants: Any) -> None:
         self.kernel, self.constants = kernel, constants
         self.compiled: dict[Any, Any] = {}
+        self.latest: dict[Any, Any] = {}
         self.compiles = isinstance(kernel, JITFunction)  # Triton's interpreter does not
         if self.compiles:
             self.values = tuple(constants[name] for name in kernel.arg_names if name in constants)
@@ -43,17 +46,31 @@ class Launch:
             self._launch(device, grid, arguments)
 
     def _launch(self, device: torch.device, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
-        key = (device.index, *map(_taken_for_granted, arguments, self.general))
-        compiled = self.compiled.get(key)
+        call = (device.index, *[a if type(a) is int else _exactly(a) for a in arguments])
+        compiled = self.latest.get(call)
         if compiled is None:
-            self.compiled[key] = self.kernel[grid](*arguments, **self.constants)
-        else:
-            compiled[(*grid, 1, 1)](*arguments, *self.values)
+            key = (device.index, *map(_taken_for_granted, call[1:], self.general))
+            compiled = self.compiled.get(key)
+            if compiled is None:
+                self.compiled[key] = self.kernel[grid](*arguments, **self.constants)
+                return
+            if len(self.latest) >= MOST_CALLS:
+                self.latest.clear()
+            self.latest[call] = compiled
+        compiled[(*grid, 1, 1)](*arguments, *self.values)
+
+
+def _exactly(argument: Any) -> Any:
+    """An argument without the tensors, of which only the address matters."""
+    if isinstance(argument, Tensor):
+        return argument.data_ptr() % 16 == 0
+    return tuple(map(_exactly, argument)) if isinstance(argument, tuple) else argument
 
 
 def _taken_for_granted(argument: Any, general: bool) -> Any:
-    if isinstance(argument, Tensor):
-        return argument.data_ptr() % 16 == 0
+    """The same of what ``_exactly`` returns, for all numbers that a compiled kernel serves."""
     if isinstance(argument, tuple):
         return tuple(_taken_for_granted(entry, general) for entry in argument)
+    if isinstance(argument, bool):
+        return argument
     return argument in INT32 if general else (argument == 1, argument % 16 == 0, argument in INT32)

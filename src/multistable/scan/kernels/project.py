@@ -57,17 +57,16 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: i
         width)``.
     """
     time, members, rows, _ = u.shape
-    room = u.new_empty(members, time * rows, width)
-    product = room[..., first : first + weight.shape[-1]]
+    room = u.new_empty(members, time, rows, width)
+    product = room.view(members, time * rows, width)[..., first : first + weight.shape[-1]]
     if way == "few":
         _project_few(u, weight, bias, product)
     elif way == "thrice":
-        _project_thrice(network_first(u), weight, bias, room)
+        _project_thrice(network_first(u), weight, bias, product)
     elif bias is None:
         torch.bmm(network_first(u), weight, out=product)
     else:
         torch.baddbmm(bias.unsqueeze(1), network_first(u), weight, out=product)
-    room = room.unflatten(1, (time, rows))
     return room[..., first : first + weight.shape[-1]].transpose(0, 1), room
 
 
@@ -112,7 +111,7 @@ def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tu
     """
     if way != "few":
         of_product = grads.flatten(1, 2)
-        return network_first(u).mT @ of_product, gradient_of_bias(of_product) if bias else None
+        return torch.bmm(network_first(u).mT, of_product), gradient_of_bias(of_product) if bias else None
     members, time, rows, out = grads.shape
     grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), members)
     sums = grads.new_empty(members, grid[0], u.shape[-1] + 1, out)
@@ -125,14 +124,14 @@ def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tu
 
 def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:
     """``(time, members, rows, in)``, from the product's gradient ``(members, time * rows, out)``."""
-    return (grad @ weight.mT).unflatten(1, (time, -1)).transpose(0, 1)
+    return torch.bmm(grad, weight.mT).view(len(grad), time, -1, weight.shape[1]).transpose(0, 1)
 
 
 def gradient_of_bias(grad: Tensor) -> Tensor:
     """``(members, out)``, from the product's gradient ``(members, time * rows, out)``."""
     # A product with ones, since a sum over so many rows takes as much memory again for its partial results.
     ones = grad.new_ones(1, 1, grad.shape[1]).expand(len(grad), -1, -1)
-    return (ones @ grad).squeeze(1)
+    return torch.bmm(ones, grad).squeeze(1)
 
 
 def network_first(x: Tensor) -> Tensor:

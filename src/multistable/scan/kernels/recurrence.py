@@ -9,6 +9,8 @@ import torch
 import triton
 from torch import Tensor
 
+from multistable.cells.base import first_columns, with_first_columns
+from multistable.scan.fused import OfInput
 from multistable.scan.kernels.backward import retreat
 from multistable.scan.kernels.elementwise import advance_units, retreat_units
 from multistable.scan.kernels.form import Form
@@ -61,7 +63,9 @@ def capacity(device: torch.device) -> dict[str, Any]:
     return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
 
 
-def _plan(form: Form, device: torch.device, members: int, rows: int, precision: str, *, backward: bool = True) -> Plan:
+def _plan(form: Form, device: torch.device, members: int, rows: int, precision: str, *, backward: bool) -> Plan | None:
+    if not form.blocks:
+        return None
     facts = capacity(device)
     if not form.fits_matrix_units:
         facts = facts | {"matrix_units": False}
@@ -87,12 +91,13 @@ def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
 
 
 def advance_all(
-    form: Form, precision: str, projected: Tensor, of_input: Tensor | None, weights: Weights, initial: Weights,
+    form: Form, division: Plan | None, projected: Tensor, of_input: Tensor | None, weights: Weights, initial: Weights,
     saved: Tensor | None = None, *, only_last: bool = False,
 ) -> Tensor:  # fmt: skip
     """Advance over all steps.
 
     Args:
+        division: of :func:`_plan`; None for a form without products.
         projected: ``(time, members, rows, lanes * hidden)``, any strides.
         of_input: the bias of the input, ``(members, lanes * hidden)``, if the projected input does not have it.
         weights: what the program prepares.
@@ -112,13 +117,12 @@ def advance_all(
         for field, given in zip(states, initial, strict=True):
             field[:, 0] = given
     else:
-        states[:, :, 0].zero_()
+        states.select(2, 0).zero_()
     target = projected if saved is None else saved
     units = units_of(form, weights, N)
     units = states if units is None else units
     of_input = None if of_input is None else of_input.contiguous()
     bias = states if of_input is None else of_input
-    division = _plan(form, projected.device, N, B, precision, backward=saved is not None) if form.blocks else None
     launch = _advancing(form, division, save=saved is not None, only_last=only_last, bias=of_input is not None)
     strides = projected.stride()
     if division is None:
@@ -196,10 +200,8 @@ class _Retreat:
         saved: as ``advance_all`` writes it.
     """
 
-    def __init__(
-        self, form: Form, precision: str, weights: Weights, upstream: Weights, states: Tensor, saved: Tensor
-    ) -> None:
-        self.form, self.precision, self.weights = form, precision, weights
+    def __init__(self, form: Form, weights: Weights, upstream: Weights, states: Tensor, saved: Tensor) -> None:
+        self.form, self.weights = form, weights
         self.upstream, self.states, self.saved = upstream, states, saved
         self.time, self.members, self.rows, self.hidden = upstream[0].shape
         self.units = units_of(form, weights, self.members)
@@ -218,7 +220,7 @@ class _Retreat:
         grid = (-(-B * H // UNITS_PER_PROGRAM), self.members)
         _retreating(self.form, None)(grid, *tensors, T, B, H, self.strides)
 
-    def with_products(self, *, wants_weight: bool) -> None:
+    def with_products(self, division: Plan, *, wants_weight: bool) -> None:
         """Of cells with products.
 
         The gradient of a matrix takes a product with its operand, which, where it is computed, is as large as all
@@ -226,7 +228,6 @@ class _Retreat:
         of the state is carried from one part to the next.
         """
         form, T = self.form, self.time
-        division = _plan(form, self.saved.device, self.members, self.rows, self.precision)
         weight = matrices_of(form, self.weights, self.members)
         # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
         factors: Tensor | None = weight if division.matrix else weight.transpose(-1, -2).contiguous()
@@ -258,9 +259,10 @@ class _Retreat:
     def _operands(self, start: int, stop: int) -> list[Tensor]:
         """What each product multiplies, ``(members, steps, rows, hidden)``, from what is saved."""
         form, program, H = self.form, self.form.program, self.hidden
-        before, after = (self.states[:, :, a:b] for a, b in ((start, stop), (start + 1, stop + 1)))
+        before = self.states[:, :, start:stop]
         if not form.computes_operands:
             return [before[slot.field] for slot in form.slots]
+        after = self.states[:, :, start + 1 : stop + 1]
         values = dict(zip(program.states, after, strict=True))
         values |= {node: before[node.value] for node in program.nodes.made.values() if node.op == "s"}
         lanes = self.saved[:, start:stop].split(H, -1)
@@ -278,8 +280,9 @@ class _Retreat:
         H = self.hidden
         # All lie network first, so that these are batched products on them as they are.
         grads = self.saved[:, start:stop].flatten(1, 2)
+        shape = (self.members, stop - start, self.rows, H)
         for slot, operand in zip(self.form.slots, operands, strict=True):
-            factor = operand.expand(*self.saved[:, start:stop].shape[:-1], H).flatten(1, 2).mT
+            factor = (operand if operand.shape == shape else operand.expand(shape)).flatten(1, 2).mT
             for at, first, count in _runs(slot.order):
                 columns = slice((slot.first + first) * H, (slot.first + first + count) * H)
                 lanes = grads[..., (slot.start + at) * H : (slot.start + at + count) * H]
@@ -318,48 +321,53 @@ def _runs(order: tuple[int, ...]) -> list[tuple[int, int, int]]:
 
 
 def all_states(
-    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
-    initial: Weights, steps: int | None = None,
+    form: Form, precision: str, x: Tensor, of_input: OfInput | None, weights: Weights, initial: Weights,
+    steps: int | None = None,
 ) -> Weights:  # fmt: skip
     """The states after each step, each field ``(time, ..., rows, hidden)``.
 
     Args:
-        x: inputs ``(time, ..., rows, in)``, or, without an input weight, projected ones.
-        input_weight, input_bias: of the cell, with the leading dimensions of ``x``.
+        x: inputs ``(time, ..., rows, in)``, or projected ones.
+        of_input: the weights for the product with ``x``, with the same leading dimensions; None for projected inputs.
         weights: what the program prepares.
         initial: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
         steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
-    others = (*weights, *initial)
-    tensors = (x, input_weight, input_bias, *others)
+    *of_x, columns = (None, None, None, 0) if of_input is None else of_input
+    tensors = (x, *of_x, *weights, *initial)
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        return Recurrence.apply(form, precision, len(weights), *tensors)
-    flat = _flat(len(weights), x, input_weight, input_bias, *others)
+        return Recurrence.apply(form, precision, len(weights), columns, *tensors)
+    flat = _flat(len(weights), columns, *tensors)
     states, _ = _advance(form, precision, *flat, save=False, steps=steps)
     return _after_each_step(states, x.shape[1:-2])
 
 
 @torch.no_grad()
 def only_last(
-    form: Form, precision: str, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, weights: Weights,
-    initial: Weights, steps: int | None = None,
+    form: Form, precision: str, x: Tensor, of_input: OfInput | None, weights: Weights, initial: Weights,
+    steps: int | None = None,
 ) -> Weights:  # fmt: skip
     """The state after the last step, each field ``(..., rows, hidden)``, without gradient; no other is stored.
 
     Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
     """
-    flat = _flat(len(weights), x, input_weight, input_bias, *weights, *initial)
+    *of_x, columns = (None, None, None, 0) if of_input is None else of_input
+    flat = _flat(len(weights), columns, x, *of_x, *weights, *initial)
     states, _ = _advance(form, precision, *flat, save=False, only_last=True, steps=steps)
     end = states[:, :, (len(x) if steps is None else steps) % 2]
     return tuple(field.clone().reshape(*x.shape[1:-1], -1) for field in end)
 
 
 def _flat(
-    count: int, x: Tensor, input_weight: Tensor | None, input_bias: Tensor | None, *others: Tensor
+    count: int, columns: int, x: Tensor, input_weight: Any, bias: Any, second: Any, *others: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Weights, Weights]:
-    """The tensors with one leading dimension; the first ``count`` of the others are weights, which have theirs."""
+    """The tensors with one leading dimension, both biases as one.
+
+    The first ``count`` of the others are weights, which have theirs.
+    """
     lead = x.dim() - 3
-    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, input_bias))
+    bias = bias if second is None else with_first_columns(bias, second, columns)
+    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias))
     return one_lead_in_time(x), weight, bias, others[:count], tuple(one_lead(field, lead) for field in others[count:])
 
 
@@ -373,10 +381,10 @@ def _advance(
     """
     H, lanes = form.program.hidden, form.program.lanes
     _, N, B, _ = x.shape
+    division = _plan(form, x.device, N, B, precision, backward=save)
     if input_weight is None:
         saved = x.new_empty(N, len(x), B, form.width * H) if save else None
-        return advance_all(form, precision, x, None, weights, initial, saved, only_last=only_last), saved
-    division = _plan(form, x.device, N, B, precision, backward=save) if form.blocks else None
+        return advance_all(form, division, x, None, weights, initial, saved, only_last=only_last), saved
     way = way_of(x, input_weight, halves=division is not None and division.halves)
     # In a matrix product the bias takes another pass over memory. Kernels add it on the way, except those with a row at
     # a time, whose registers have no place for it.
@@ -386,11 +394,11 @@ def _advance(
     saved = room if save else None
     of_input = input_bias if apart else None
     projected = projected if steps is None else projected.expand(steps, *projected.shape[1:])
-    return advance_all(form, precision, projected, of_input, weights, initial, saved, only_last=only_last), saved
+    return advance_all(form, division, projected, of_input, weights, initial, saved, only_last=only_last), saved
 
 
 def _after_each_step(states: Tensor, lead: tuple[int, ...]) -> Weights:
-    return tuple(own_lead_in_time(field[:, 1:].transpose(0, 1), lead) for field in states)
+    return tuple(own_lead_in_time(field, lead) for field in states[:, :, 1:].transpose(1, 2).unbind(0))
 
 
 class Recurrence(torch.autograd.Function):
@@ -401,10 +409,11 @@ class Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, form: Form, precision: str, count: int, *tensors: Any) -> Weights:
-        x, input_weight, input_bias, weights, initial = _flat(count, *tensors)
+    def forward(ctx: Any, form: Form, precision: str, count: int, columns: int, *tensors: Any) -> Weights:
+        x, input_weight, input_bias, weights, initial = _flat(count, columns, *tensors)
         states, saved = _advance(form, precision, x, input_weight, input_bias, weights, initial, save=True)
-        ctx.form, ctx.precision, ctx.lead, ctx.fields = form, precision, tensors[0].shape[1:-2], len(initial)
+        ctx.form, ctx.precision, ctx.columns = form, precision, columns
+        ctx.lead, ctx.fields = tensors[0].shape[1:-2], len(initial)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(None if input_weight is None else x, input_weight, saved, states, *weights)
         return _after_each_step(states, ctx.lead)
@@ -417,7 +426,8 @@ class Recurrence(torch.autograd.Function):
         u, input_weight, saved, states, *weights = ctx.saved_tensors
         N, T, B, _ = saved.shape
         H = form.program.hidden
-        _, _, _, needs_x, needs_input_weight, needs_input_bias, *others = ctx.needs_input_grad
+        _, _, _, _, needs_x, needs_input_weight, needs_first, needs_second, *others = ctx.needs_input_grad
+        needs_input_bias = needs_first or needs_second
         needs_weights = any(others[: len(weights)])
         if graph_is_kept():
             saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
@@ -427,9 +437,10 @@ class Recurrence(torch.autograd.Function):
         of_x = of_input_weight = of_input_bias = None
         of_weights: list[Tensor | None] = [None] * len(weights)
         with without_autocast(saved.device.type):
-            back = _Retreat(form, ctx.precision, tuple(weights), upstream, states, saved)
-            if form.blocks:
-                back.with_products(wants_weight=needs_weights)
+            back = _Retreat(form, tuple(weights), upstream, states, saved)
+            division = _plan(form, saved.device, N, B, ctx.precision, backward=True)
+            if division is not None:
+                back.with_products(division, wants_weight=needs_weights)
             else:
                 back.alone()
                 of_input_bias = back.of_bias()
@@ -447,15 +458,16 @@ class Recurrence(torch.autograd.Function):
                     of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
                     of_input_bias = of_product if lacks_bias else of_input_bias
         lead = ctx.lead
+        of_input_bias = None if of_input_bias is None else of_input_bias.reshape(*lead, -1)
         return (
             None,
             None,
             None,
+            None,
             None if of_x is None else own_lead_in_time(of_x, lead),
-            *(
-                None if other is None else other.reshape(*lead, *other.shape[1:])
-                for other in (of_input_weight, of_input_bias)
-            ),
+            None if of_input_weight is None else of_input_weight.reshape(*lead, *of_input_weight.shape[1:]),
+            of_input_bias,
+            None if of_input_bias is None or not needs_second else first_columns(of_input_bias, ctx.columns),
             *of_weights,
-            *(field.reshape(*lead, *field.shape[1:]) for field in back.carried[: ctx.fields]),
+            *(back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)),
         )

@@ -1,6 +1,7 @@
 """The weights of a step as kernels take them, side by side, and their gradients apart again."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -51,10 +52,17 @@ def units_of(form: Form, weights: Weights, members: int) -> Tensor | None:
 
 def _are_one(form: Form, weights: Weights, members: int) -> bool:
     """Whether the weights of units are one weight as it is."""
+    place = _place_of_units(form)
+    return place is not None and weights[place].numel() == members * len(form.program.units) * form.program.hidden
+
+
+@cache
+def _place_of_units(form: Form) -> int | None:
+    """Where the weight is of which the weights of units are all lanes in order, if they are of one."""
     units = form.program.units
-    places = {unit.value[0] for unit in units}
-    in_order = [unit.value[1] for unit in units] == list(range(len(units))) and not any(unit.of_row for unit in units)
-    return in_order and len(places) == 1 and weights[places.pop()].numel() == members * len(units) * form.program.hidden
+    first = units[0].value[0]
+    in_order = all(unit.value == (first, lane) and not unit.of_row for lane, unit in enumerate(units))
+    return first if in_order else None
 
 
 def gradients_of_each(

@@ -159,15 +159,17 @@ def program_of(cell: Cell[Any], weights: dict[str, Tensor] | None = None, member
     weights = weights_of(cell) if weights is None else weights
     shapes = tuple((name, weight.shape) for name, weight in weights.items())
     key = (members, shapes, dependence(cell))
-    with _recording:  # PyTorch records one thing at a time
-        if key not in _programs:
-            # While two threads import it from different sides, here and in an optimiser, either gets an ImportError.
-            import_module("torch._dynamo")
-            try:
-                _programs[key] = _made(cell, weights, members)
-            except RefusedError as reason:
-                _programs[key] = reason
-    found = _programs[key]
+    found = _programs.get(key)
+    if found is None:
+        with _recording:  # PyTorch records one thing at a time
+            if key not in _programs:
+                # While two threads import it from different sides, here and in an optimiser, either gets an error.
+                import_module("torch._dynamo")
+                try:
+                    _programs[key] = _made(cell, weights, members)
+                except RefusedError as reason:
+                    _programs[key] = reason
+            found = _programs[key]
     if isinstance(found, RefusedError):
         raise found
     return found
@@ -326,10 +328,12 @@ def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequenc
         like = weights[0] if weights else None
 
         def known(arg: Any) -> Any:
-            return fx.map_arg(arg, values.__getitem__)
+            if isinstance(arg, fx.Node):
+                return values[arg]
+            return [known(entry) for entry in arg] if isinstance(arg, list | tuple) else arg
 
         for node in work:
-            options = dict(known(node.kwargs))
+            options = {name: known(arg) for name, arg in node.kwargs.items()}
             if like is not None and "dtype" in options:
                 options |= {"dtype": like.dtype, "device": like.device}
             values[node] = node.target(*known(node.args), **options)

@@ -5,10 +5,11 @@ may change unseen is refused.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import count
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,46 +24,74 @@ _NUMBERS = (bool, int, float, complex, str, bytes, type(None))
 def dependence(cell: Cell[Any]) -> tuple[Any, ...]:
     """Modes, options, functions and globals that the step of a cell may read, to be compared with those of others."""
     modules = cell.named_modules() if cell._modules else [("", cell)]
-    return (*(_of_module(name, module) for name, module in modules), *_of_class(type(cell)))
+    return (*(_of_module(name, module) for name, module in modules), _of_class(type(cell)))
 
 
 def _of_module(name: str, module: nn.Module) -> tuple[Any, ...]:
     options = ((key, value) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE)
-    return name, type(module), module.training, *((key, frozen(key, value)) for key, value in options)
+    return name, type(module), module.training, *((key, frozen(key, value, [])) for key, value in options)
 
 
-def _of_class(kind: type) -> Iterator[tuple[Any, ...]]:
-    """What a cell's own classes have, and the globals that their methods name."""
-    for base in kind.__mro__:
-        if base is Cell:
-            return
-        for name, value in vars(base).items():
-            if name.startswith("__") or name in _OF_EVERY_MODULE:
-                continue
-            if isinstance(value, FunctionType):
-                yield name, value, tuple(_globals_of(value))
-            elif isinstance(value, property | classmethod | staticmethod | functools.cached_property):
-                yield name, value
-            else:
-                yield name, frozen(name, value)
+Reads = list[tuple[Callable[[str], Any], str, Any]]
+"""What gave a value for a name, the name, and the value."""
 
 
-def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+class _Known(NamedTuple):
+    """What was found of a class, valid as long as all that was read is the same: to look is faster than to find."""
+
+    mro: tuple[type, ...]
+    names: list[tuple[str, ...]]
+    reads: Reads
+    number: int
+
+
+_known: dict[type, _Known] = {}
+_numbers: dict[tuple[Any, ...], int] = {}
+_next_number = count()
+
+
+def _of_class(kind: type) -> int:
+    """A number for what a cell's own classes have, and the globals that their methods name."""
+    own = kind.__mro__[: kind.__mro__.index(Cell)]
+    names, known = [tuple(vars(base)) for base in own], _known.get(kind)
+    if known is None or (known.mro, known.names) != (own, names) or any(get(a) is not b for get, a, b in known.reads):
+        reads: Reads = []
+        found = tuple(entry for base in own for entry in _of_base(base, reads))
+        known = _known[kind] = _Known(own, names, reads, _numbers.setdefault(found, next(_next_number)))
+    return known.number
+
+
+def _of_base(base: type, reads: Reads) -> Iterator[tuple[Any, ...]]:
+    for name, value in vars(base).items():
+        if name.startswith("__") or name in _OF_EVERY_MODULE:
+            continue
+        reads.append((vars(base).get, name, value))
+        if isinstance(value, FunctionType):
+            yield name, value, tuple(_globals_of(value, reads))
+        elif isinstance(value, property | classmethod | staticmethod | functools.cached_property):
+            yield name, value
+        else:
+            yield name, frozen(name, value, reads)
+
+
+def _globals_of(function: FunctionType, reads: Reads) -> Iterator[tuple[str, Any]]:
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
+        reads.append((function.__globals__.get, name, value))
         if value is not None and not isinstance(value, ModuleType):
-            yield name, frozen(name, value)
+            yield name, frozen(name, value, reads)
 
 
-def frozen(name: str, value: Any) -> Any:
+def frozen(name: str, value: Any, reads: Reads) -> Any:
     """A value as something that is equal for equal values alone; ``RefusedError`` for one that may change unseen."""
     if isinstance(value, _NUMBERS):
         return type(value), repr(value)  # 1, 1.0 and True are equal, and are not the same to a step
     if isinstance(value, tuple):
-        return type(value), tuple(frozen(name, entry) for entry in value)
+        return type(value), tuple(frozen(name, entry, reads) for entry in value)
     if isinstance(value, FunctionType):
-        inside = (cell.cell_contents for cell in value.__closure__ or ())
-        return value, tuple(frozen(name, entry) for entry in inside)
+        cells = value.__closure__ or ()
+        reads += [(cell.__getattribute__, "cell_contents", cell.cell_contents) for cell in cells]
+        return value, tuple(frozen(name, cell.cell_contents, reads) for cell in cells)
     if isinstance(value, type | torch.dtype | torch.device) or (callable(value) and hasattr(value, "__name__")):
         return value  # a class, or a function that is not written in Python
     if isinstance(value, Enum) or type(value).__module__ == "typing":

@@ -1,18 +1,34 @@
 """Independent recurrences of one cell side by side: its program and its weights with one leading dimension, or none."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan.program import Program, program_of
+from multistable.scan.program import Program, RefusedError, program_of
 
 
-def program_of_members(
-    cell: Cell[Any], weights: dict[str, Tensor], dims: int
-) -> tuple[Program, dict[str, Tensor], int]:
-    """The program for inputs with ``dims`` leading dimensions, its weights, and how many members these are of.
+class Members(NamedTuple):
+    """Recurrences side by side.
+
+    Attributes:
+        program: of each.
+        weights: what ``program_of_members`` makes of their weights.
+        number: how many these are of.
+    """
+
+    program: Program
+    weights: dict[str, Tensor]
+    number: int
+
+    def prepared(self) -> tuple[Tensor, ...]:
+        """What the program prepares of the weights."""
+        return tuple(self.program.prepare(list(self.weights.values())))
+
+
+def program_of_members(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> Members:
+    """The program for inputs with ``dims`` leading dimensions; ``RefusedError`` where there is none.
 
     Weights that have leading dimensions get one for all of them, or none if that is 1. Where weights have none, all
     recurrences share them.
@@ -25,4 +41,7 @@ def program_of_members(
         if dims > 1 or members == 1:
             flat = () if members == 1 else (members,)
             weights = {name: weight.reshape(*flat, *weight.shape[dims:]) for name, weight in weights.items()}
-    return program_of(cell, weights, () if members == 1 else (members,)), weights, members
+    try:
+        return Members(program_of(cell, weights, () if members == 1 else (members,)), weights, members)
+    except RefusedError as reason:
+        raise RefusedError(f"{type(cell).__name__} has no fused loop: {reason}") from reason
