@@ -316,6 +316,19 @@ STRATEGIES = {
         f"{NO_NETWORKS}; nn.GRU(2, 4); ms.RNN('brc', 2, 4); ms.RNN('gru', 2, 4, double=True); twins()",
         "ms.RNN('gru', 2, 4).half()",
     ),
+    "precompile.network": choices(
+        "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2).eval(); twins(); ms.RNN('brc', 2, 4).requires_grad_(False)",
+        f"{NO_NETWORKS}; nn.GRU(2, 4)",
+        "ms.RNN('gru', 2, 4).half(); ms.RNN('gru', 3, 4)",
+    ),
+    "x": choices(
+        "torch.randn(5, 6, 2); torch.randn(5, 1, 2).requires_grad_()",
+        "None; 3; 'x'; []; {}; object(); np.ones((5, 6, 2)); torch.randn(5, 6, 3); torch.tensor(3.0)",
+        """
+        pack_sequence(sequences(3, 5, 2), enforce_sorted=False); torch.randn(5, 2); torch.randn(5, 2, 6, 2);
+        torch.ones(5, 6, 2, dtype=torch.int64); torch.randn(5, 6, 2).double()
+        """,
+    ),
     "backend": choices("None; 'auto'; 'reference'; 'fused'", "'gpu'; 3; ['auto']; 'triton'; {}; True"),
     "precision": choices("None; 'ieee'; 'tf32'; 'tf32x3'", "'high'; 3; ['ieee']; {}; torch.float32"),
     "factory": choices(

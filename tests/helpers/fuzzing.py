@@ -42,6 +42,8 @@ NOT_CALLED = {
 ALSO_NAMED = {
     "rnn": r"no recurrent layers|recurrent layers of|is not supported|float32 or float64 parameters|input_size|states",
     "module": r"is not supported",
+    "x": r"the input",
+    "network": r"the input",
     "model": r"hidden_size|to be replaced|could be replaced",
     "members": r"member",
     "factory": r"device|dtype|generator|nothing",
@@ -234,6 +236,7 @@ RIGHT = {
     "measure": lambda given, found: all(
         in_unit_interval(one.vaa) and in_unit_interval(one.batches) for one in of_parts(found)
     ),
+    "precompile": lambda given, nothing: nothing is None,
     "reachable_states": lambda given, found: all(
         states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters()) for states in of_parts(found)
     ),

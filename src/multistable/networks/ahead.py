@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from multistable.arguments import shown
 from multistable.networks.ensemble import Ensemble
 from multistable.networks.rnn import RNN
 
@@ -22,6 +23,8 @@ def precompile(network: RNN | Ensemble, x: Tensor | PackedSequence) -> None:
     """
     if not isinstance(network, RNN | Ensemble):
         raise TypeError(f"network must be an ms.RNN or an ms.Ensemble, got {type(network).__name__}")
+    if not isinstance(x, Tensor | PackedSequence):
+        raise TypeError(f"x must be a tensor or a PackedSequence, got {shown(x)}")
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     data = x.data if isinstance(x, PackedSequence) else x
     devices = [data.device] if data.device.type == "cuda" else []
