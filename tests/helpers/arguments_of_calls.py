@@ -311,18 +311,23 @@ STRATEGIES = {
         """,
         "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",
     ),
-    "precompile.network": choices(
-        "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2); ms.RNN('brc', 2, 4, double=True); twins()",
-        f"{NO_NETWORKS}; nn.GRU(2, 4)",
-    ),
-    "precompile.x": choices(
-        "torch.zeros(3, 2, 2); torch.full((1, 5, 2), torch.nan)",
-        "None; 3; [1.0]; torch.zeros(3, 2, 5); torch.zeros(0, 2, 2); torch.zeros(2, dtype=torch.float32)",
-    ),
     "network": choices(
         "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2); ms.RNN('chrono', 2, 4); ms.from_torch(nn.RNN(2, 4))",
         f"{NO_NETWORKS}; nn.GRU(2, 4); ms.RNN('brc', 2, 4); ms.RNN('gru', 2, 4, double=True); twins()",
         "ms.RNN('gru', 2, 4).half()",
+    ),
+    "precompile.network": choices(
+        "ms.RNN('gru', 2, 4); ms.RNN('lstm', 2, 4, 2).eval(); twins(); ms.RNN('brc', 2, 4).requires_grad_(False)",
+        f"{NO_NETWORKS}; nn.GRU(2, 4)",
+        "ms.RNN('gru', 2, 4).half(); ms.RNN('gru', 3, 4)",
+    ),
+    "x": choices(
+        "torch.randn(5, 6, 2); torch.randn(5, 1, 2).requires_grad_()",
+        "None; 3; 'x'; []; {}; object(); np.ones((5, 6, 2)); torch.randn(5, 6, 3); torch.tensor(3.0)",
+        """
+        pack_sequence(sequences(3, 5, 2), enforce_sorted=False); torch.randn(5, 2); torch.randn(5, 2, 6, 2);
+        torch.ones(5, 6, 2, dtype=torch.int64); torch.randn(5, 6, 2).double()
+        """,
     ),
     "backend": choices("None; 'auto'; 'reference'; 'fused'", "'gpu'; 3; ['auto']; 'triton'; {}; True"),
     "precision": choices("None; 'ieee'; 'tf32'; 'tf32x3'", "'high'; 3; ['ieee']; {}; torch.float32"),

@@ -42,11 +42,12 @@ NOT_CALLED = {
 ALSO_NAMED = {
     "rnn": r"no recurrent layers|recurrent layers of|is not supported|float32 or float64 parameters|input_size|states",
     "module": r"is not supported",
+    "x": r"the input",
+    "network": r"the input",
     "model": r"hidden_size|to be replaced|could be replaced",
     "members": r"member",
     "factory": r"device|dtype|generator|nothing",
     "options": r"nothing|t_max|recurrent_bias",
-    "x": r"the input|sequences",
     "warmed": r"input_size",
     "transient": r"input_size",
 }
@@ -235,11 +236,11 @@ RIGHT = {
     "measure": lambda given, found: all(
         in_unit_interval(one.vaa) and in_unit_interval(one.batches) for one in of_parts(found)
     ),
+    "precompile": lambda given, nothing: nothing is None,
     "reachable_states": lambda given, found: all(
         states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters()) for states in of_parts(found)
     ),
     "recurrent_parts": lambda given, parts: all(isinstance(part, nn.Module) for part in parts.values()),
-    "precompile": lambda given, nothing: nothing is None,
     "to_torch": lambda given, module: same_outputs(given["network"], module),
     "vaa": lambda given, found: in_unit_interval(found),
     "vaa_star": lambda given, found: in_unit_interval(found.detach()),

@@ -126,7 +126,7 @@ def test_reachable_states_can_be_given_in_place_of_sequences(kind):
 
 def test_given_states_are_drawn_in_batches_if_a_size_is_given():
     states = torch.tensor([[-0.5], [0.5]]).repeat(50, 1)
-    found = ms.measure(Sign(), states=states, inputs=[0.0], batches=5, **SIZES)
+    found = ms.measure(Sign(), states=states, inputs=[0.0], batches=5, generator=generator(), **SIZES)
     assert found.batches.tolist() == [2 / 8] * 5
 
 
