@@ -207,7 +207,7 @@ STRATEGIES = {
     "fixed_points.states": choices(
         "torch.randn(5, 4); torch.zeros(1, 4); np.zeros((3, 4)); [[0.1, 0.2, 0.3, 0.4]] * 3",
         """
-        None; 3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); torch.randn(5, 3);
+        None; 3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); torch.randn(5, 9);
         torch.zeros(3, 4, dtype=torch.complex64); torch.zeros(2, 3, 4, 5); torch.zeros(3, 4).to('meta')
         """,
         "torch.full((3, 4), 1e300, dtype=torch.float64); torch.randn(2, 5, 4); torch.zeros(3, 4).to_sparse()",
@@ -229,7 +229,7 @@ STRATEGIES = {
         "'zero'; torch.zeros(1, 1, 2); torch.zeros(2).to('meta')",
     ),
     "slow": POSITIVE,
-    "rounds": sizes(1, 2),
+    "rounds": choices("0; 1; np.int64(2)", "-1; None; True; '3'; nan; [3]; 2.5; object()"),
     "iterations": sizes(1, 2, 30),
     **{name: sizes(1, 2, 3) for name in ("batches", "batch_size", "max_stabilisation", "increment", "steps")},
     **{name: sizes(1, 2, 30) for name in ("stabilisation", "longest")},
@@ -323,7 +323,7 @@ STRATEGIES = {
     ),
     "x": choices(
         "torch.randn(5, 6, 2); torch.randn(5, 1, 2).requires_grad_()",
-        "None; 3; 'x'; []; {}; object(); np.ones((5, 6, 2)); torch.randn(5, 6, 3); torch.tensor(3.0)",
+        "None; 3; 'x'; []; {}; object(); np.ones((5, 6, 2)); torch.randn(5, 6, 7); torch.tensor(3.0)",
         """
         pack_sequence(sequences(3, 5, 2), enforce_sorted=False); torch.randn(5, 2); torch.randn(5, 2, 6, 2);
         torch.ones(5, 6, 2, dtype=torch.int64); torch.randn(5, 6, 2).double()

@@ -42,6 +42,7 @@ NOT_CALLED = {
 ALSO_NAMED = {
     "rnn": r"no recurrent layers|recurrent layers of|is not supported|float32 or float64 parameters|input_size|states",
     "module": r"is not supported",
+    "forward": r"no recurrent layers",
     "x": r"the input",
     "network": r"the input",
     "model": r"hidden_size|to be replaced|could be replaced",

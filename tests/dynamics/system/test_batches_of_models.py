@@ -86,7 +86,7 @@ def test_errors_say_what_to_do():
         ms.warmup(nn.Sequential(nn.Linear(3, 4)), tokens())
     with pytest.raises(ValueError, match="batches must not be empty"):
         ms.measure(models.Classifier(), [])
-    with pytest.raises(TypeError, match=r"batches must be a batch .*, got int"):
+    with pytest.raises(TypeError, match=r"sequences must be a batch .*, got int"):
         ms.measure(models.Classifier(), 3)
     with pytest.raises(TypeError, match=r"forward must be called as forward\(model, batch\), got 'forward'"):
         ms.measure(models.Classifier(), tokens(), forward="forward")

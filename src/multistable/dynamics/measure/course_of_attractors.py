@@ -16,7 +16,7 @@ from multistable.dynamics.measure.search_fixed_points import FixedPoints, fixed_
 from multistable.dynamics.system.inputs import constant_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.sequences import AtMost
-from multistable.dynamics.system.system import features_of, network_of
+from multistable.dynamics.system.system import features_of, network_of, sequences_of
 from multistable.networks.ensemble import Ensemble
 
 STATES = AtMost(320)
@@ -122,6 +122,8 @@ def continuation(
     """
     eps = positive_number("eps", eps)
     networks, path = _steps(rnn, inputs)
+    if sequences is not None:  # once: an iterator has them no second time
+        sequences = sequences_of(network_of(networks[0]), sequences)
     choices: dict[str, Any] = {"states": states, "batches": 1, "batch_size": batch_size, "longest": longest}
     choices |= {"stabilisation": stabilisation, "eps": eps}
     found = [

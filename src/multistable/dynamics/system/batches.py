@@ -24,8 +24,8 @@ ROWS = 32
 """How many rows of a data set the model is run on at once."""
 
 ACCEPTED = (
-    "batches must be a batch (a tensor, a dict, a tuple, a PackedSequence), an iterable of batches (a DataLoader), or "
-    "a data set of rows"
+    "sequences must be a batch (a tensor, a dict, a tuple, a PackedSequence), an iterable of batches (a DataLoader), "
+    "or a data set of rows"
 )
 
 

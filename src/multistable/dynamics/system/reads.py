@@ -71,7 +71,10 @@ class Reads:
         x, state = (*(given.get(name) for name in self._names), None)[:2]
         if not isinstance(x, Tensor | PackedSequence):
             raise TypeError(f"{self.name} must be given a tensor or a PackedSequence, got {type(x).__name__}")
-        self._features = (x.data if isinstance(x, PackedSequence) else x).shape[-1]
+        shape = (x.data if isinstance(x, PackedSequence) else x).shape
+        if len(shape) < 2 and not isinstance(self.module, nn.RNNCellBase | Cell):
+            raise ValueError(f"{self.name} must be given sequences (time, n, features), got shape {tuple(shape)}")
+        self._features = shape[-1]
         u, lengths = self._by_time(x)
         before = None if state is None else self._flat(state)
         resets = self._resets(given.get("resets"), u)

@@ -231,7 +231,7 @@ def studying(
         inputs: the constant inputs, see :func:`measure`.
     """
     rnn = network_of(rnn)
-    data = _sequences_of(rnn, sequences)
+    data = sequences_of(rnn, sequences)
     if batch_size is not None:
         check_batch_size(batch_size, len(data))
     with as_system(rnn, data.features) as system:
@@ -254,7 +254,7 @@ def studying_states(
         inputs: the constant inputs, see :func:`measure`.
     """
     rnn = network_of(rnn)
-    data = None if sequences is None else _sequences_of(rnn, sequences)
+    data = None if sequences is None else sequences_of(rnn, sequences)
     starts = state_set(states, members_of(rnn))
     check_range(starts.states, example_of(rnn).dtype, "states")
     if batch_size is not None:
@@ -307,7 +307,8 @@ def features_of(rnn: nn.Module, inputs: Any) -> int:
     raise ValueError(f"{type(rnn).__name__} does not tell its input_size: give a tensor in place of {shown(inputs)}")
 
 
-def _sequences_of(rnn: nn.Module, sequences: Any) -> SequenceSet:
+def sequences_of(rnn: nn.Module, sequences: Any) -> SequenceSet:
+    """The sequences in the network's own layout, checked."""
     data = sequence_set(sequences, batch_first=_batch_first(rnn), members=members_of(rnn))
     check_range(data.numbers, example_of(rnn).dtype)
     return data
