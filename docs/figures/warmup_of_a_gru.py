@@ -45,7 +45,7 @@ def main() -> None:
         vaa_star, steps, vaa = warm_up(seed)
         first = seed == 1
         star_label = "VAA*, the differentiable proxy: after at most 200 steps" if first else None
-        label = "VAA, the share of different attractors: after 10,000 steps" if first else None
+        label = "VAA, the share of states that stay apart: after 10,000 steps" if first else None
         axes.plot(range(1, len(vaa_star) + 1), vaa_star, color=BLUE, linewidth=1, alpha=0.7, label=star_label)
         axes.plot(steps, vaa, "o-", color=ORANGE, linewidth=1.4, markersize=4, alpha=0.8, label=label)
     for value, text in ((0.95, "target 0.95"), (1 / 32, "1/32: one\nattractor")):
