@@ -54,7 +54,8 @@ def engine(*, backend: str | None = None, precision: str | None = None) -> Itera
 
     Args:
         backend: ``"reference"`` for the plain loop; ``"fused"`` for the fused loop, or an error where there is none;
-            ``"auto"`` for the fused loop where there is one, else the plain loop.
+            ``"torch"`` for PyTorch's own kernels where the output alone is wanted, or an error where there are none;
+            ``"auto"`` for the fastest of these that there is.
         precision: the least precision of float32 products on a GPU: ``"ieee"`` (float32), ``"tf32x3"`` (almost float32)
             or ``"tf32"``.
     """
