@@ -6,12 +6,16 @@ All that is done to the files of a run, and to downloaded ones, is one of the :d
 import errno
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OPERATIONS = ("make_folder", "create", "append", "sync", "rename", "remove")
 """The functions of this module that change the disk."""
+
+STALE = 3600.0
+"""Seconds after which a file that is not whole belongs to no process that still writes it."""
 
 NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
 """The errors of systems on which a folder cannot be synced."""
@@ -29,6 +33,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             remove(part)
         raise
     sync(path.parent)
+    with suppress(OSError):
+        _remove_stale_parts(path)
 
 
 def make_folders(path: Path) -> None:
@@ -43,6 +49,13 @@ def remove_parts(folder: Path) -> None:
     """Remove what :func:`write_atomically` left in a folder when its process was killed."""
     for part in folder.glob(".*.part"):
         remove(part)
+
+
+def _remove_stale_parts(path: Path) -> None:
+    """Remove what processes that were killed left of a file, but not what another may be writing."""
+    for part in path.parent.glob(".*.part"):
+        if part.name.startswith(f".{path.name}.") and time.time() - part.lstat().st_mtime > STALE:
+            remove(part)
 
 
 def make_folder(path: Path) -> None:

@@ -385,3 +385,14 @@ def test_who_comes_first_claims_a_group_as_a_whole(tmp_path, monkeypatch):
 
 def test_a_folder_is_shown_by_its_path(tmp_path):
     assert repr(RunFolder(tmp_path)) == f"RunFolder('{tmp_path}')"
+
+
+def test_what_a_killed_process_left_of_any_file_goes_with_the_next_one(tmp_path):
+    """Not what another process may be writing, and nothing of other files."""
+    old, young, other = (tmp_path / f".{name}.part" for name in ("report.html.0a", "report.html.0b", "other.html.0c"))
+    for part in (old, young, other):
+        part.touch()
+    for part in (old, other):
+        os.utime(part, (1e9, 1e9))
+    files.write_atomically(tmp_path / "report.html", b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, other.name, "report.html"])
