@@ -268,7 +268,7 @@ multistable train copy --T 300 --cell lstm --cell gru --version classic --versio
 input, n = 32, and T_max = 3 L for chrono, for all ten kinds of agent at L = 20, 100 and 200. {mazes}
 
 ```sh
-multistable reproduce tmaze-32 --scale paper --precision tf32
+multistable reproduce tmaze-32 --scale paper
 python docs/figures/results.py tmaze_32 --runs runs && python docs/figures/claims.py
 ```
 """

@@ -246,7 +246,7 @@ PAGES = {
         shared=("denoising_5",),
     ),
     "tmaze": Page(mazes(20, 100), experiments()["tmaze-warmup"].pictures, ("C12",)),
-    "tmaze_32": Page(experiments()["tmaze-32"].at(TF32), experiments()["tmaze-32"].pictures, ("C7", "C12")),
+    "tmaze_32": Page(experiments()["tmaze-32"].at(PAPER), experiments()["tmaze-32"].pictures, ("C7", "C12")),
     "tmaze_200": Page(experiments()["tmaze-gru"].at(TF32), experiments()["tmaze-gru"].pictures, ("C7",)),
     "sequential_mnist_small": small("warmup-sequential-mnist"),
     "line_mnist_small": small("double-line-mnist"),

@@ -22,8 +22,8 @@ from multistable.training.summary import (
     check_summary,
 )
 
-DIGITS, CURVE_DIGITS = 6, 5
-"""Significant digits that are kept of a number in the results, and of a number in a curve."""
+DIGITS, CURVE_DIGITS, VAA_STAR_DIGITS = 6, 5, 3
+"""Significant digits that are kept of a number in the results, in a curve, and in VAA* at each step of a warmup."""
 
 NOT_DRAWN = {"seconds", "step_seconds", "training_loss", "training_reconstruction_loss", "fixed_points", "cycles"}
 """Curves of training that nothing shows. The record has the total seconds, the results have the shares of states."""
@@ -66,7 +66,7 @@ def _as_json(result: Result) -> dict[str, Any]:
         "config": _settings(result.config),
         "results": rounded(result.results, DIGITS),
         "record": rounded(result.record, DIGITS),
-        "warmup": rounded(_by_layer(result.warmup), CURVE_DIGITS),
+        "warmup": _by_layer(result.warmup),
         "metrics": rounded(columns, CURVE_DIGITS),
     }
 
@@ -75,10 +75,10 @@ def _by_layer(warmup: dict[str, Any] | None) -> dict[str, Any] | None:
     """The course of a warmup, with VAA* of each layer as a list: that is shorter than a list for each step."""
     if warmup is None:
         return None
-    course = {name: value for name, value in warmup.items() if name not in NOT_TOLD}
-    if "vaa_star" in course:
-        layers = enumerate(zip(*course["vaa_star"], strict=True), start=1)
-        course["vaa_star"] = {f"layer {layer}": values for layer, values in layers}
+    course = {name: rounded(value, CURVE_DIGITS) for name, value in warmup.items() if name not in NOT_TOLD}
+    if "vaa_star" in warmup:
+        layers = enumerate(zip(*warmup["vaa_star"], strict=True), start=1)
+        course["vaa_star"] = {f"layer {layer}": rounded(values, VAA_STAR_DIGITS) for layer, values in layers}
     return course
 
 
