@@ -43,12 +43,17 @@ def reachable_states(
     """
 
     def one(network: nn.Module, sequences: Any, _: Turn) -> Tensor:
-        with studying(network, sequences) as (system, data):
-            draws = Draws(generator, system.members)
-            everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
-            return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
+        return every_state(network, sequences, generator)
 
     return each_part(one, rnn, sequences, part=part, forward=forward)
+
+
+def every_state(network: nn.Module, sequences: Any, generator: Generators) -> Tensor:
+    """:func:`reachable_states` of a network."""
+    with studying(network, sequences) as (system, data):
+        draws = Draws(generator, system.members)
+        everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
+        return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
 
 
 def random_hidden_states(system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws) -> States:
