@@ -50,7 +50,7 @@ class Portrait:
         """The same with other ids."""
         new = torch.tensor([*ids, -1], device="cpu")
         place = {old: index for index, old in enumerate(self.ids)}
-        where = torch.tensor([place.get(label, -1) for label in self.labels.tolist()], device="cpu")
+        where = torch.tensor([place.get(label, -1) for label in self.labels.tolist()], dtype=torch.long, device="cpu")
         return replace(self, ids=list(ids), labels=new[where])
 
 
