@@ -28,7 +28,9 @@ LATER = 500
 AROUND = 1000
 """Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
 MOST_PAIRS = 1024
-"""A round begins half-way between so many pairs of the fixed points that are known, the nearest pairs first."""
+"""A round begins half-way between so many pairs of the fixed points that are known."""
+GOLDEN = 0.618034
+"""Its multiples, without their whole parts, are spread evenly over all numbers between 0 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,7 @@ def fixed_points(
     sequences: Any = None,
     eps: float = 1e-4,
     slow: float = 1e-2,
-    rounds: int = 3,
+    rounds: int = 10,
     iterations: int = 50,
     generator: Generators = None,
     part: str | None = None,
@@ -124,8 +126,8 @@ def fixed_points(
 
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
-    once more from half-way between the points that were found,
-    where saddles are. There may be others, far from all of these.
+    from half-way between the points that were found, where saddles are, as long as that leads to new ones. There may
+    be others: neither this nor any other search from some states can promise all.
 
     Args:
         rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
@@ -136,7 +138,8 @@ def fixed_points(
             states that they lead to, one of each.
         eps: points no more than this apart are the same.
         slow: the largest speed at which a minimum counts as a slow point.
-        rounds: how many times to begin again half-way between points that were found, as long as new ones are.
+        rounds: how many times to begin again half-way between points that were found, as long as new ones are. Where
+            there are more than 1,024 pairs, each round takes others: a network with hundreds of points may need more.
         iterations: the most derivatives to compute for a state.
         generator: where the time steps of sequences are drawn from, see :func:`measure`.
         part: see :func:`measure`.
@@ -195,16 +198,19 @@ def _of_one(
         x, one = _on_device(step, step.checked(states), u)
         found, slow_ends = _from_states(step, x, one, iterations)
         ends, labels = _known(found, eps)
-        for _ in range(rounds):
-            half_way = _half_way(ends)
+        in_vain = 0
+        for place in range(rounds):
+            half_way = _half_way(ends, place)
             if not len(half_way):
                 break
+            others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
             more = come_to_rest(step, half_way, one, iterations)
             slow_ends.append(more)
             together = torch.cat([ends, more.points[more.fixed]])
             leaders = torch.unique(merged(together, eps))
-            new, ends = len(leaders) > len(ends), together[leaders]
-            if not new:
+            in_vain = 0 if len(leaders) > len(ends) else in_vain + 1
+            ends = together[leaders]
+            if in_vain > others_left:
                 break
         speeds = torch.linalg.vector_norm(step(ends, one) - ends, dim=-1)
         eigenvalues = _eigenvalues(step, ends, one)
@@ -244,12 +250,18 @@ def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
     return found.points[found.fixed][leaders], labels
 
 
-def _half_way(points: Tensor) -> Tensor:
-    """The middles of pairs of points, the nearest pairs first."""
+def _half_way(points: Tensor, place: int) -> Tensor:
+    """The middles of pairs of points. Where there are too many pairs, half of those taken are the nearest, and half are
+    of all other distances alike; the latter are others in each round, whose number is ``place``.
+    """
     first, second = torch.triu_indices(len(points), len(points), 1, device=points.device)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")[first, second]
-    nearest = apart.argsort(stable=True)[:MOST_PAIRS]
-    return (points[first[nearest]] + points[second[nearest]]) / 2
+    taken, half = apart.argsort(stable=True), MOST_PAIRS // 2
+    if len(taken) > MOST_PAIRS:
+        others = taken[half:]
+        spaced = (torch.arange(half, device=points.device) + GOLDEN * place % 1) * (len(others) / half)
+        taken = torch.cat([taken[:half], others[spaced.long()]])
+    return (points[first[taken]] + points[second[taken]]) / 2
 
 
 def _slow(found: list[Resting], ends: Tensor, slow: float, eps: float) -> tuple[Tensor, Tensor]:
