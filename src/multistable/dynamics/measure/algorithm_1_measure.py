@@ -22,15 +22,8 @@ from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import (
-    States,
-    System,
-    as_system,
-    map_states,
-    network_of,
-    studying,
-    studying_states,
-)
+from multistable.dynamics.system.system import System, as_system, network_of, studying, studying_states
+from multistable.dynamics.system.whole_states import States, map_states
 
 BATCH_SIZE = AtMost(32)
 """The default number of states of a batch."""

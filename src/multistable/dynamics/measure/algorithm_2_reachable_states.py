@@ -11,7 +11,8 @@ from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import States, System, flat, map_states, studying
+from multistable.dynamics.system.system import System, studying
+from multistable.dynamics.system.whole_states import States, flat, map_states
 
 MOST_PADDING = 4
 """How many times the sum of their lengths sequences may take in memory when they are padded to the longest."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.measure.stabilisation import stabilise
-from multistable.dynamics.system.system import System, flat
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import flat
 
 LEADERS = 32
 """The cycles of so many states are followed at once."""

@@ -26,7 +26,8 @@ from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.step import in_float64
-from multistable.dynamics.system.system import States, System, divided, flat, map_states, paying_threads
+from multistable.dynamics.system.system import System, paying_threads
+from multistable.dynamics.system.whole_states import States, divided, flat, map_states
 
 DISPLACEMENT = 1e-8
 """The distance of a companion from a state of norm 1. It is half-way between 1, where a step is no longer linear, and

@@ -26,7 +26,8 @@ from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.step import precise_step
-from multistable.dynamics.system.system import System, flat, network_of
+from multistable.dynamics.system.system import System, network_of
+from multistable.dynamics.system.whole_states import flat
 from multistable.networks.ensemble import Ensemble
 
 CARRIED = 2000

@@ -14,7 +14,7 @@ from multistable.dynamics.measure.course_of_attractors import Continuation
 from multistable.dynamics.measure.labels import Portrait
 from multistable.dynamics.measure.named_attractors import Attractors
 from multistable.dynamics.measure.search_fixed_points import FixedPoints
-from multistable.dynamics.system.system import flat
+from multistable.dynamics.system.whole_states import flat
 from multistable.palette import COLOURS, GREY, INK, MARKERS, ORANGE, VERMILLION
 
 PATHS, PATH_STEPS = 120, 60
