@@ -28,7 +28,7 @@ LATER = 500
 AROUND = 1000
 """Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
 MOST_PAIRS = 1024
-"""A round begins half-way between so many pairs of the fixed points that are known."""
+"""A round begins half-way between, and beyond, so many pairs of the fixed points that are known."""
 GOLDEN = 0.618034
 """Its multiples, without their whole parts, are spread evenly over all numbers between 0 and 1."""
 
@@ -126,8 +126,8 @@ def fixed_points(
 
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
-    from half-way between the points that were found, where saddles are, as long as that leads to new ones. There may
-    be others: neither this nor any other search from some states can promise all.
+    from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
+    leads to new ones. There may be others: no search from some states can promise all.
 
     Args:
         rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
@@ -138,7 +138,7 @@ def fixed_points(
             states that they lead to, one of each.
         eps: points no more than this apart are the same.
         slow: the largest speed at which a minimum counts as a slow point.
-        rounds: how many times to begin again half-way between points that were found, as long as new ones are. Where
+        rounds: how many times to begin again between and beyond points that were found, as long as new ones are. Where
             there are more than 1,024 pairs, each round takes others: a network with hundreds of points may need more.
         iterations: the most derivatives to compute for a state.
         generator: where the time steps of sequences are drawn from, see :func:`measure`.
@@ -200,11 +200,11 @@ def _of_one(
         ends, labels = _known(found, eps)
         in_vain = 0
         for place in range(rounds):
-            half_way = _half_way(ends, place)
-            if not len(half_way):
+            begin = _between_and_beyond(ends, place)
+            if not len(begin):
                 break
             others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
-            more = come_to_rest(step, half_way, one, iterations)
+            more = come_to_rest(step, begin, one, iterations)
             slow_ends.append(more)
             together = torch.cat([ends, more.points[more.fixed]])
             leaders = torch.unique(merged(together, eps))
@@ -250,9 +250,10 @@ def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
     return found.points[found.fixed][leaders], labels
 
 
-def _half_way(points: Tensor, place: int) -> Tensor:
-    """The middles of pairs of points. Where there are too many pairs, half of those taken are the nearest, and half are
-    of all other distances alike; the latter are others in each round, whose number is ``place``.
+def _between_and_beyond(points: Tensor, place: int) -> Tensor:
+    """The middles of pairs of points, and the places beyond either: of three points of which a saddle is the middle one,
+    any two lead to the third. Where there are too many pairs, half of those taken are the nearest, and half are of all
+    other distances alike; the latter are others in each round, whose number is ``place``.
     """
     first, second = torch.triu_indices(len(points), len(points), 1, device=points.device)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")[first, second]
@@ -261,7 +262,8 @@ def _half_way(points: Tensor, place: int) -> Tensor:
         others = taken[half:]
         spaced = (torch.arange(half, device=points.device) + GOLDEN * place % 1) * (len(others) / half)
         taken = torch.cat([taken[:half], others[spaced.long()]])
-    return (points[first[taken]] + points[second[taken]]) / 2
+    one, other = points[first[taken]], points[second[taken]]
+    return torch.cat([(one + other) / 2, 2 * one - other, 2 * other - one])
 
 
 def _slow(found: list[Resting], ends: Tensor, slow: float, eps: float) -> tuple[Tensor, Tensor]:
