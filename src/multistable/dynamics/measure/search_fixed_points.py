@@ -251,9 +251,9 @@ def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def _between_and_beyond(points: Tensor, place: int) -> Tensor:
-    """The middles of pairs of points, and the places beyond either: of three points of which a saddle is the middle one,
-    any two lead to the third. Where there are too many pairs, half of those taken are the nearest, and half are of all
-    other distances alike; the latter are others in each round, whose number is ``place``.
+    """The middles of pairs of points, and the places beyond either: of three points with a saddle in the middle any two
+    lead to the third. Where there are too many pairs, half of those taken are the nearest, and half are of all other
+    distances alike; the latter are others in each round, whose number is ``place``.
     """
     first, second = torch.triu_indices(len(points), len(points), 1, device=points.device)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")[first, second]
