@@ -116,6 +116,9 @@ def course_panels(portraits: Sequence[Portrait], shares: Tensor, along: "Along")
     ]
 
 
+INPUT = "input"
+"""The name of an axis on which inputs stand by their values."""
+
 Along = tuple[list[float], str]
 """Where things stand on an axis, and the name of the axis."""
 
@@ -128,9 +131,12 @@ def _places_along(axes: Axes, portraits: Sequence[Portrait], k: int, along: Alon
         there = [(x[step], part) for step, part in enumerate(portraits) if i in part.ids]
         places = [plane(part.orbits[part.ids.index(i)])[:, 0] for _, part in there]
         colour, marker = _look(i)
+        first = {value: orbit[0] for (value, _), orbit in zip(there, places, strict=True) if len(orbit) == 1}
+        axes.plot(x, [first.get(value, math.nan) for value in x], color=colour, linewidth=0.8, alpha=0.5, zorder=1)
         steps = [value for (value, _), orbit in zip(there, places, strict=True) for _ in orbit]
         heights = [height for orbit in places for height in orbit]
         axes.scatter(steps, heights, color=colour, marker=marker, s=16, zorder=2)
+    _whole(axes, label)
     name_axes(axes, label, "first principal component", "where the attractors are")
 
 
@@ -138,7 +144,7 @@ def _along(path: Tensor, otherwise: str) -> Along:
     """Where each input of a path stands on an axis, and its name: the value if it is one number, else the place."""
     values = path.squeeze(-1).tolist() if path.shape[-1] == 1 else []
     if len(set(values)) == len(path):
-        return values, "input"
+        return values, INPUT
     return [float(step) for step in range(len(path))], otherwise
 
 
@@ -165,7 +171,7 @@ def _state_space(axes: Axes, found: Attractors) -> None:
         axes.scatter(*plane(orbit).T, color=colour, **look | ({} if marker == "x" else {"edgecolors": INK}))
     moving = f", {found.moving:.0%} still moving" if found.moving else ""
     many = f"{len(found)} attractor{'s' * (len(found) != 1)}{moving}"
-    name_axes(axes, "first principal component", "second", many)
+    name_axes(axes, "first principal component", "second principal component", many)
 
 
 def _paths(found: Attractors, chosen: Tensor) -> Tensor:
@@ -188,17 +194,24 @@ def _bars(axes: Axes, values: Sequence[float], what: str) -> None:
 
 
 def _shares_along(axes: Axes, shares: Tensor, along: Along, what: str) -> None:
-    """The share of each attractor at each step, ``(m, k)``, in the order in which steps stand on the axis."""
+    """The share of each attractor where it is there, ``(m, k)``, in the order in which steps stand on the axis."""
     x, label = along
     order = sorted(range(len(x)), key=x.__getitem__)
     for i in range(min(shares.shape[-1], NAMED)):
         colour, marker = _look(i)
-        values = [float(shares[place, i]) for place in order]
+        values = [float(shares[place, i]) or math.nan for place in order]
         axes.plot([x[place] for place in order], values, color=colour, marker=marker, markersize=4, label=str(i))
     if shares.shape[-1]:
         axes.legend(title="attractor", ncols=2, fontsize=8)
     axes.set_ylim(-0.02, 1.02)
+    _whole(axes, label)
     name_axes(axes, label, "share", what)
+
+
+def _whole(axes: Axes, label: str) -> None:
+    """Ticks at whole numbers, unless the axis has inputs."""
+    if label != INPUT:
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _unit_circle(axes: Axes, eigenvalues: Tensor, looks: Sequence[tuple[str, str]]) -> None:
@@ -243,7 +256,7 @@ def _constants(axes: Axes, found: FixedPoints) -> None:
 
 def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
     """The points, the unstable directions of saddles, and states behind them."""
-    name_axes(axes, "first principal component", "second", _count(found))
+    name_axes(axes, "first principal component", "second principal component", _count(found))
     shown = [found.points, found.slow_points] + ([] if states is None else [states.detach().cpu().double()])
     if not sum(map(len, shown)):
         return
