@@ -2,10 +2,8 @@
 
     python benchmarks/complete_fixed_points.py --output docs/results/complete_fixed_points
 
-Two kinds of networks. m independent units, each with two stable points and one between them, have 3^m fixed points. And
-units that are coupled by random weights have as many as ten searches from other states find together, which may be
-fewer than there are. Each search begins from 300 random states, or from the stable points alone. Processor time of one
-thread.
+m independent units, each with two stable points and one between them, have 3^m fixed points. Each search begins from 300
+random states, and once from the stable points alone. Processor time of one thread, for a search from random states.
 """
 
 import argparse
@@ -22,19 +20,18 @@ from torch import Tensor
 
 import multistable as ms
 
-SLOPE, COUPLED, UNION = 1.8, 6, 10
+SLOPE = 1.8
 BIASES = [0.0, 0.1, -0.25, 0.2, -0.05, 0.15]
 
 
-def units(m: int, coupling: float = 0.0, seed: int = 0) -> ms.RNN:
-    """Units h -> (h + tanh(SLOPE h + b)) / 2, in which the others have a say where there is a coupling."""
+def units(m: int) -> ms.RNN:
+    """Independent units h -> (h + tanh(SLOPE h + b)) / 2."""
     rnn = ms.RNN("nbrc", 1, m).double()
-    draws = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in rnn.parameters():
-            parameter.copy_(coupling * torch.randn(parameter.shape, generator=draws, dtype=torch.float64))
-        rnn.layers[0].cell.bias[m : 2 * m] += math.atanh(SLOPE - 1)
-        rnn.layers[0].cell.bias[2 * m : 3 * m] += torch.tensor(BIASES[:m], dtype=torch.float64)
+            parameter.zero_()
+        rnn.layers[0].cell.bias[m : 2 * m] = math.atanh(SLOPE - 1)
+        rnn.layers[0].cell.bias[2 * m : 3 * m] = torch.tensor(BIASES[:m], dtype=torch.float64)
     return rnn
 
 
@@ -70,13 +67,6 @@ def main() -> None:
     print("\n".join(lines))
     for m in range(2, asked.most + 1):
         lines.append(told(f"{m} independent units", units(m), m, 3**m, asked.seeds))
-        print(lines[-1], flush=True)
-    for coupling in (0.1, 0.3):
-        rnn = units(COUPLED, coupling)
-        many = [ms.fixed_points(rnn, "zero", states(COUPLED, 100 + other)).points for other in range(UNION)]
-        apart = torch.cdist(*[torch.cat(many)] * 2, compute_mode="donot_use_mm_for_euclid_dist") <= 1e-4
-        together = int((apart.int().argmax(dim=-1) == torch.arange(len(apart))).sum())
-        lines.append(told(f"{COUPLED} units, coupled by {coupling}", rnn, COUPLED, together, asked.seeds))
         print(lines[-1], flush=True)
     if asked.output:
         asked.output.with_suffix(".txt").write_text("\n".join(lines) + "\n")
