@@ -2,8 +2,8 @@
 
     python benchmarks/complete_fixed_points.py --output docs/results/complete_fixed_points
 
-m independent units, each with two stable points and one between them, have 3^m fixed points. Each search begins from 300
-random states, and once from the stable points alone. Processor time of one thread, for a search from random states.
+m independent units, each with two stable points and one between them, have 3^m fixed points. Each search begins from
+300 random states, and once from the stable points alone. Processor time of one thread, for a search from random states.
 """
 
 import argparse
