@@ -14,6 +14,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,11 +28,12 @@ BIASES = [0.0, 0.1, -0.25, 0.2, -0.05, 0.15]
 def units(m: int) -> ms.RNN:
     """Independent units h -> (h + tanh(SLOPE h + b)) / 2."""
     rnn = ms.RNN("nbrc", 1, m).double()
+    cell: Any = rnn.layers[0].cell
     with torch.no_grad():
         for parameter in rnn.parameters():
             parameter.zero_()
-        rnn.layers[0].cell.bias[m : 2 * m] = math.atanh(SLOPE - 1)
-        rnn.layers[0].cell.bias[2 * m : 3 * m] = torch.tensor(BIASES[:m], dtype=torch.float64)
+        cell.bias[m : 2 * m] = math.atanh(SLOPE - 1)
+        cell.bias[2 * m : 3 * m] = torch.tensor(BIASES[:m], dtype=torch.float64)
     return rnn
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multistable.dynamics.measure import Attractors, FixedPoints, fixed_points
 from multistable.dynamics.measure.course_of_attractors import Change, followed
 from multistable.dynamics.measure.labels import Portrait, inherited
+from multistable.networks import RNN
 
 WRITTEN, DIGITS = 32, 6
 """The points of so many attractors, and of so many fixed points, are written down, with so many digits."""
@@ -100,7 +101,7 @@ class Following:
         return {"records": self.records, "unused": self.unused, **sizes}
 
     @classmethod
-    def of(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor], like: nn.Module) -> "Following":
+    def of(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor], like: RNN) -> "Following":
         """It as it was when the notes and the tensors of a checkpoint were made.
 
         Args:
@@ -115,7 +116,7 @@ class Following:
         def there(name: str) -> Portrait:
             ids, sizes = notes[name]
             orbits = tensors[f"orbits.{name}"].split(sizes) if ids else []
-            return _portrait(ids, orbits, int(like.input_size))
+            return _portrait(ids, orbits, like.input_size)
 
         with torch.no_grad():
             for name, weight in like.named_parameters():

@@ -199,8 +199,8 @@ def _of_one(
         found, slow_ends = _from_states(step, x, one, iterations)
         ends, labels = _known(found, eps)
         in_vain = 0
-        for place in range(rounds):
-            begin = _between_and_beyond(ends, place)
+        for number in range(rounds):
+            begin = _between_and_beyond(ends, number)
             if not len(begin):
                 break
             others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
