@@ -63,7 +63,7 @@ def flat_to_state(rnn, flat):
 
 
 def state_to_flat(rnn, state):
-    from multistable.dynamics.system.system import flat
+    from multistable.dynamics.system.whole_states import flat
 
     return flat(rnn.unpack_state(state))
 

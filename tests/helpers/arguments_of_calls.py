@@ -204,13 +204,15 @@ STRATEGIES = {
         "'other'; 'normal'; 'data'; None; object(); {}; torch.zeros(3); torch.zeros(0, 2); torch.tensor([nan, 0.0])",
         "torch.randn(2, 2); torch.zeros(2, 2, 2)",
     ),
+    # In place of states, and refused beside them.
+    "fixed_points.sequences": choices("None", BAD_SEQUENCES, f"{GOOD_SEQUENCES}; {ODD_SEQUENCES}"),
     "fixed_points.states": choices(
         "torch.randn(5, 4); torch.zeros(1, 4); np.zeros((3, 4)); [[0.1, 0.2, 0.3, 0.4]] * 3",
         """
-        None; 3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); torch.randn(5, 9);
+        3; 'x'; object(); {}; torch.zeros(4); torch.zeros(0, 4); torch.full((3, 4), nan); torch.randn(5, 9);
         torch.zeros(3, 4, dtype=torch.complex64); torch.zeros(2, 3, 4, 5); torch.zeros(3, 4).to('meta')
         """,
-        "torch.full((3, 4), 1e300, dtype=torch.float64); torch.randn(2, 5, 4); torch.zeros(3, 4).to_sparse()",
+        "None; torch.full((3, 4), 1e300, dtype=torch.float64); torch.randn(2, 5, 4); torch.zeros(3, 4).to_sparse()",
     ),
     "fixed_points.rnn": choices(
         """

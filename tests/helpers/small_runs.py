@@ -84,4 +84,4 @@ def outcome(folder):
     rows = [{name: value for name, value in row.items() if "seconds" not in name} for row in folder.metrics()]
     weights = {name: weight.tolist() for name, weight in folder.weights().items()}
     course = {name: value for name, value in (folder.warmup() or {}).items() if "seconds" not in name}
-    return rows, folder.summary()["results"], weights, course
+    return rows, folder.summary()["results"], weights, course, folder.attractors()

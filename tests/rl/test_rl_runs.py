@@ -118,7 +118,7 @@ def test_a_run_is_the_training_of_one_agent(tmp_path):
             row |= {"optimal": found.optimal[0]}
             row |= {"vaa": network_vaa(agents, **measured)[0]} if episode in (0, 4, 5) else {}
             expected.append(row)
-    rows, results, weights, course = outcome(folder)
+    rows, results, weights, course, _ = outcome(folder)
     assert rows == expected
     assert course["vaa_star"] == history.vaa_star.tolist()
     assert results["warmup"] == history.outcome

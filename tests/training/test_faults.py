@@ -33,7 +33,9 @@ AGENT = {"hidden_size": 2, "episodes": 2, "evaluate_every": 1, "vaa_every": 2, "
 
 KINDS = {
     "supervised": [small(**TINY | {"version": version}) for version in ("classic", "warmup")],
-    "auxiliary": [small(**TINY | {"version": "auxiliary", "pretraining_epochs": 1, "stretch_length": 1})],
+    "auxiliary": [
+        small(**TINY | {"version": "auxiliary", "pretraining_epochs": 1, "stretch_length": 1, "attractors_every": 1})
+    ],
     "agent": [small_agent(version="warmup", **AGENT, batch_size=2, **MEASURED, **WARMED)],
 }
 

@@ -21,7 +21,12 @@ PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchor
 AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
 LIMITED = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
 
-KINDS = {"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED}
+FOLLOWED = [
+    small(cell="brc", seed=seed, epochs=3, attractors_every=every, attractors_saddles=True, stabilisation=500)
+    for seed, every in ((0, 2), (1, 2), (0, 1))
+]
+
+KINDS = {"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED, "followed": FOLLOWED[:2]}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,9 @@ def undisturbed(tmp_path_factory):
         pytest.param("agents", StopAt("record", 0), id="agents before training"),
         pytest.param("agents", StopAt("step", 5), id="agents in the last stretch"),
         pytest.param("limited", StopAt("step", 3), id="agents with a limit to their gradients"),
+        pytest.param("followed", StopAt("record", 0), id="followed from the beginning"),
+        pytest.param("followed", StopAt("record", 1), id="followed between two records"),
+        pytest.param("followed", StopAt("record", 2), id="followed after a change"),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_numbers(kind, interruption, undisturbed, tmp_path):

@@ -47,7 +47,7 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
         "warmup_sequences": "random",
     }
-    without = of_auxiliary | {"warmup_vaa_every": 2}
+    without = of_auxiliary | {"warmup_vaa_every": 2, "attractors_every": 2, "attractors_saddles": True}
     for field in base.to_dict():
         if field not in others and field not in without:
             value = getattr(base, field)
@@ -170,6 +170,10 @@ def test_an_option_that_the_cell_does_not_take_is_refused(cell, option, taken):
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the 40 training"),
         (
             {"vaa_batch_size": 41, "version": "warmup", "vaa_every": 0, "warmup_vaa_every": 1},
+            "vaa_batch_size must not exceed the 40 training sequences, got 41",
+        ),
+        (
+            {"vaa_batch_size": 41, "vaa_every": 0, "attractors_every": 1},
             "vaa_batch_size must not exceed the 40 training sequences, got 41",
         ),
         ({"validation": 0.001}, "training_sequences must leave something to train on and to validate on"),

@@ -1,5 +1,6 @@
 """What a network can hold, for how long, under which inputs and how robustly, in plain words and on one page."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from multistable.dynamics.measure import Attractors, FixedPoints, Lyapunov, attractors, fixed_points, lyapunov
 from multistable.experiments.page import write_page
+from multistable.training.portraits import Record, course_of
 
 STATES, STARTS, INPUTS, TIME = 320, 128, 10, 60
 """The states that are followed, those that searches begin from, the random inputs, the steps of random sequences."""
@@ -81,9 +83,9 @@ def inspection(rnn: nn.Module, sequences: Tensor | None, *, stabilisation: int =
     return Inspection(rnn, quiet, driven, points, decay, noise, sequences is None)
 
 
-def write(found: Inspection, path: Path, name: str) -> Path:
-    """Write the page of an inspection."""
-    from multistable.dynamics.measure.plots import attractor_panels, fixed_point_panels
+def write(found: Inspection, path: Path, name: str, records: Sequence[Record] = ()) -> Path:
+    """Write the page of an inspection; ``records`` are those of a run that recorded its attractors."""
+    from multistable.dynamics.measure.plots import attractor_panels, course_panels, fixed_point_panels
     from multistable.experiments.figures import figure, svg
 
     space, shares, _, lasting = attractor_panels(found.quiet)
@@ -96,6 +98,13 @@ def write(found: Inspection, path: Path, name: str) -> Path:
         ("Eigenvalues", "Those of all fixed points: in the circle deviations shrink.", circle),
         ("Under random inputs", "The share of the states at each attractor.", attractor_panels(found.driven)[1]),
     ]
+    if records:
+        epochs = [float(record["epoch"]) for record in records]
+        places, course = course_panels(*course_of(records), (epochs, "epoch"))
+        panels += [
+            ("In the course of training", "Where the attractors were. One keeps its colour while it is there.", places),
+            ("Who ended where", "The share of the states at each attractor after each epoch.", course),
+        ]
     pictures = []
     for index, (title, about, panel) in enumerate(panels):
         drawn, axes = figure(4.6, 3.6)

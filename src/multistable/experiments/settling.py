@@ -11,7 +11,8 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
 from multistable.dynamics.system.contexts import ieee_float32
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import flat, studying
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.system.whole_states import flat
 
 RECORDED = 90
 """At about how many times the states are recorded."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.system.system import at_time
+from multistable.dynamics.system.whole_states import at_time
 from multistable.networks import RNN, Ensemble
 from multistable.training.model import Readout
 

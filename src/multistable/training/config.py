@@ -6,7 +6,17 @@ from typing import Any, ClassVar
 
 from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.registry import Registry
-from multistable.setting import TRAINING, about, documented, one_of, optional, positive_number, setting, unchanged
+from multistable.setting import (
+    MEASURE,
+    TRAINING,
+    about,
+    documented,
+    one_of,
+    optional,
+    positive_number,
+    setting,
+    unchanged,
+)
 from multistable.tasks import TASKS, Task
 from multistable.training.settings import Config, Version, warmed
 
@@ -109,6 +119,21 @@ class RunConfig(Config):
         matters=never,
     )
 
+    attractors_every: int = setting(
+        0,
+        "Record the attractors while the input is zero, before training, after every so many epochs, and at the end; 0 "
+        "for never. It changes neither the results of a run nor its name.",
+        count,
+        MEASURE,
+        matters=never,
+    )
+    attractors_saddles: bool = setting(
+        False,
+        "Record all fixed points too, saddles and repellors included, wherever attractors are recorded.",
+        truth_value,
+        matters=never,
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.validation < 1:
@@ -136,7 +161,8 @@ class RunConfig(Config):
                 f"are for validation and {selection} for selection"
             )
         sizes = ["batch_size"]
-        sizes += ["vaa_batch_size"] if self.vaa_every or (self.kind.warmed and self.warmup_vaa_every) else []
+        measured = self.vaa_every or self.attractors_every or (self.kind.warmed and self.warmup_vaa_every)
+        sizes += ["vaa_batch_size"] if measured else []
         sizes += ["warmup_batch_size"] if self.kind.warmed else []
         for name in sizes:
             if getattr(self, name) > training:

@@ -88,6 +88,10 @@ class Group(ABC, Generic[AnyConfig]):
     def weights(self, run: int) -> dict[str, Tensor]:
         """The weights that are kept of one of the runs, by the names of a :class:`Model`."""
 
+    def records(self, run: int) -> list[dict[str, Any]]:
+        """What has been recorded of the attractors of one of the runs."""
+        return []
+
     def cost(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Entries on the cost of a run for its record, besides those of every kind."""
         return {}

@@ -19,7 +19,16 @@ from torch import Tensor
 from multistable import files
 from multistable.training.kinds import config_class
 from multistable.training.settings import Config
-from multistable.training.summary import OBJECT, TEXT, check_course, check_entries, check_kind, check_row, check_summary
+from multistable.training.summary import (
+    OBJECT,
+    TEXT,
+    check_attractors,
+    check_course,
+    check_entries,
+    check_kind,
+    check_row,
+    check_summary,
+)
 
 UNREADABLE = (ValueError, TypeError, KeyError, RecursionError, SafetensorError)
 """The errors of reading a file whose content is not as it was written."""
@@ -68,6 +77,7 @@ class RunFolder:
     ``config.json``               the configuration
     ``metrics.jsonl``             a line for each epoch or evaluation; that of 0 is from before training
     ``warmup.json``               VAA* at each step of the warmup, and VAA where asked for
+    ``attractors.json``           the attractors in the course of training, where asked for
     ``weights.safetensors``       the weights of the lowest validation loss; of an agent the last ones
     ``summary.json``              the results, written last: a run that has this file is finished
     ``checkpoint-E.safetensors``  what is needed to go on after epoch or episode E; the latest two
@@ -129,6 +139,11 @@ class RunFolder:
     def warmup(self) -> dict[str, Any] | None:
         """The course of the warmup, if the run had one."""
         return self._checked("warmup.json", check_course) if (self.path / "warmup.json").exists() else None
+
+    def attractors(self) -> list[dict[str, Any]]:
+        """The attractors that were recorded in the course of training; none unless they were asked for."""
+        name = "attractors.json"
+        return self._checked(name, check_attractors, "records")["records"] if (self.path / name).exists() else []
 
     def metrics(self, unit: str | None = None) -> list[dict[str, Any]]:
         """What was recorded at each epoch, without a last line that was cut off while it was written.
@@ -192,6 +207,15 @@ class RunFolder:
         if rows:
             files.write_atomically(path, _lines(rows))
         else:
+            files.remove(path)
+
+    def write_attractors(self, records: Rows) -> None:
+        """Write what has been recorded of the attractors, unless it is there as it must be. Checkpoints have it too."""
+        path, content = self.path / "attractors.json", _listed(records)
+        there = path.read_bytes() if path.exists() else None
+        if records and there != content:
+            files.write_atomically(path, content)
+        elif not records and there is not None:
             files.remove(path)
 
     def checkpoints(self) -> list[int]:
@@ -296,6 +320,11 @@ class RunFolder:
 
 def _lines(rows: Rows) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _listed(records: Rows) -> bytes:
+    """Records as JSON, a line for each."""
+    return ('{"records": [\n' + ",\n".join(map(json.dumps, records)) + "\n]}\n").encode()
 
 
 def _digest(bound: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:

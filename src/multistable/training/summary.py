@@ -51,6 +51,8 @@ MEASURED = Kind(
 # Of what is only shown. A warmup that went wrong may have stored a NaN.
 SHOWN = Kind("a number", _is_shown)
 STEPS = Kind("a list of lists of numbers, as many in each", _is_table)
+POINTS = Kind("a list of points, as many numbers in each", lambda value: _is_table(value) and bool(value))
+TRUTH = Kind("true or false", lambda value: isinstance(value, bool))
 WHEN = Kind("0 or a positive integer", lambda value: value == 0 or COUNT.fits(value))
 
 UNITS = ("epoch", "episode")
@@ -83,6 +85,19 @@ def check_course(course: Any) -> None:
     """Check what is shown of the course of a warmup."""
     curves = {"vaa_star": STEPS, "vaa": SHOWN} if "vaa_star" in course else {"reason": TEXT}
     check_entries("", course, {"outcome": TEXT} | curves)
+
+
+def check_attractors(content: Any) -> None:
+    """Check what is shown and drawn of the attractors in the course of a training."""
+    check_entries("", content, {"records": LIST})
+    for place, record in enumerate(content["records"]):
+        name = f"records[{place}]"
+        check_entries(name, record, {"epoch": WHEN, "moving": NUMBER.or_null(), "attractors": LIST, "changes": LIST})
+        for one in record["attractors"]:
+            points = {"points": POINTS} if "points" in one else {}
+            check_entries(f"{name}.attractors", one, {"id": WHEN, "fraction": NUMBER, "period": COUNT} | points)
+        for change in record["changes"]:
+            check_entries(f"{name}.changes", change, {"id": WHEN, "appears": TRUTH, "other": WHEN.or_null()})
 
 
 def check_entries(name: str, content: Any, entries: Mapping[str, Kind]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure import DivergedError, measure
+from multistable.dynamics.measure import Attractors, DivergedError, attractors, measure
 from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
@@ -20,6 +20,7 @@ from multistable.training.course import Course
 from multistable.training.data import Sets, TrainingSequences, division, sets
 from multistable.training.group import Columns, Group, OnStep, OnWarmupStep, first_and_last
 from multistable.training.model import Model, Readout
+from multistable.training.portraits import Following
 from multistable.training.seeds import generator
 from multistable.training.store import Checkpoint
 
@@ -44,6 +45,7 @@ class SupervisedGroup(Group[RunConfig]):
         self._check_scores()
         self.sequences = TrainingSequences.of(self.learning, self.rows.training)
         self.best: list[dict[str, Any]] = [{"epoch": 0, "loss": math.inf} for _ in configs]
+        self.following = [Following() for _ in configs]
         self._done = 0
         self._losses: dict[str, list[float]] = {}
 
@@ -95,6 +97,13 @@ class SupervisedGroup(Group[RunConfig]):
             for name, tensor in tensors.items():
                 tensor.copy_(torch.stack([checkpoint.tensors[f"{part}.{name}"] for checkpoint in checkpoints]))
         self.best = [checkpoint.notes["best"] for checkpoint in checkpoints]
+        self.following = [
+            Following.of(point.notes.get("followed", {}), _part(point.tensors, "followed"), Model.of(config).rnn)
+            for config, point in zip(self.configs, checkpoints, strict=True)
+        ]
+
+    def records(self, run: int) -> list[dict[str, Any]]:
+        return self.following[run].records
 
     def advance(self, on_step: OnStep) -> None:
         epoch = self._done + 1
@@ -133,6 +142,8 @@ class SupervisedGroup(Group[RunConfig]):
             if epoch in (0, shared.duration):
                 settled = [(None, None) if shares is None else shares for shares in self.settled()]
                 columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
+        if shared.attractors_every and (epoch % shared.attractors_every == 0 or ends):
+            columns["attractors"] = self.follow()
         columns["passed_over"] = self._adam.passed_over()
         return columns
 
@@ -142,7 +153,11 @@ class SupervisedGroup(Group[RunConfig]):
     def checkpoint(self, run: int) -> Checkpoint:
         kept = {"weights": self._weights} | self._kept()
         tensors = {f"{part}.{name}": tensor[run] for part, named in kept.items() for name, tensor in named.items()}
-        return Checkpoint(tensors, {"epoch": self._done, "best": self.best[run]})
+        notes = {"epoch": self._done, "best": self.best[run]}
+        if self.following[run].records:
+            tensors |= {f"followed.{name}": tensor for name, tensor in self.following[run].tensors().items()}
+            notes["followed"] = self.following[run].notes()
+        return Checkpoint(tensors, notes)
 
     def results(self, metrics: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
         tested, selected = self._test()
@@ -255,7 +270,8 @@ class SupervisedGroup(Group[RunConfig]):
         """
 
         def values(some: list[int], networks: Ensemble) -> list[float]:
-            return measure(networks, self.sequences.of_members(some), progress=False, **self._measured(some)).vaa
+            sequences, options = self.sequences.of_members(some), self._measured(some, "vaa", self._done)
+            return measure(networks, sequences, progress=False, **options).vaa
 
         return _where_finite(values, members, ensemble)
 
@@ -263,14 +279,26 @@ class SupervisedGroup(Group[RunConfig]):
         """The shares of the states of :meth:`vaa` at fixed points and on cycles; ``None`` where there is no VAA."""
 
         def shares(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
-            found = shares_of_kinds(ensemble, self.sequences.of_members(members), **self._measured(members))
+            options = self._measured(members, "vaa", self._done)
+            found = shares_of_kinds(ensemble, self.sequences.of_members(members), **options)
             return list(zip(*found, strict=True))
 
         return _where_finite(shares, self._all, self.ensemble)
 
-    def _measured(self, members: list[int]) -> dict[str, Any]:
-        """The options of a measure of some of the runs: every measure of an epoch sees the same states."""
-        draws = [generator(self.configs[index].seed, "vaa", self._done) for index in members]
+    def follow(self) -> list[int | None]:
+        """Record the attractors of each run. Returns how many there are; ``None`` where states do not stay finite."""
+
+        def found(members: list[int], ensemble: Ensemble) -> list[Attractors]:
+            draws = self._measured(members, "attractors")
+            return list(attractors(ensemble, self.sequences.of_members(members), inputs="zero", **draws).members)
+
+        each = zip(self.following, _where_finite(found, self._all, self.ensemble), strict=True)
+        options: dict[str, Any] = {"eps": self.shared.eps, "saddles": self.shared.attractors_saddles}
+        return [following.add(self._done, there, **options) for following, there in each]
+
+    def _measured(self, members: list[int], *purpose: str | int) -> dict[str, Any]:
+        """The options of a measure of some of the runs: all with one purpose see the same states."""
+        draws = [generator(self.configs[index].seed, *purpose) for index in members]
         return self.measure_options | {"generator": draws}
 
     def validate(self) -> Scores:

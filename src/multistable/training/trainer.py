@@ -222,6 +222,8 @@ def _train_together(
         _record(group, folders, metrics, began, callback)
     else:
         group.restore(checkpoints)
+        for run, folder in enumerate(folders):
+            folder.write_attractors(group.records(run))
     while group.done < shared.duration:
         began = time.perf_counter()
         group.advance(lambda number, step: callback.on_step(configs, number, step))
@@ -249,6 +251,7 @@ def _record(
     for run, folder in enumerate(folders):
         metrics[run].append(rows[run])
         folder.add_metrics(rows[run])
+        folder.write_attractors(group.records(run))
         folder.write_checkpoint(group.done, replace(group.checkpoint(run), rows=metrics[run]))
     group.warn(passed_over)  # Where warnings are errors, what has been written is not lost.
     callback.on_epoch(group.configs, rows)

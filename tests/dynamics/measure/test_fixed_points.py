@@ -117,6 +117,15 @@ def test_saddles_that_no_start_leads_to_are_found_between_those_that_one_does():
     assert len(ms.fixed_points(units(0.0, 0.1), "zero", stable, rounds=3)) == 9
 
 
+@pytest.mark.parametrize(("m", "n"), [(5, 300), (6, 300), (5, 20)])
+def test_many_points_are_all_found_between_and_beyond_those_that_few_starts_lead_to(m, n):
+    """Of 243 and of 729; no promise, but what can be expected where all are so far apart."""
+    rnn, starts = units(*[0.0, 0.1, -0.25, 0.2, -0.05, 0.15][:m]), somewhere(n, m)
+    assert len(ms.fixed_points(rnn, "zero", starts, rounds=0)) < 0.9 * 3**m
+    found = ms.fixed_points(rnn, "zero", starts)
+    assert (len(found), int(found.stable.sum())) == (3**m, 2**m)
+
+
 def test_unstable_directions_are_those_of_the_units_that_leave():
     found = ms.fixed_points(units(0.0, 0.1), "zero", somewhere(300, 2))
     for index, n in enumerate(found.unstable.tolist()):

@@ -56,8 +56,10 @@ def test_a_part_starts_from_given_states():
     found = ms.measure(model, x, part="rnn", generator=generator(), **choices)
     assert found == ms.measure(model["rnn"], read, generator=generator(), **choices)
     assert found.n == 6
-    with pytest.raises(TypeError, match="must be a batch"):
+    with pytest.raises(ValueError, match='inputs="data" needs sequences'):
         ms.measure(model, part="rnn", **choices)
+    choices |= {"inputs": "zero"}
+    assert ms.measure(model, **choices) == ms.measure(model["rnn"], **choices)
 
 
 def test_inputs_are_refused_before_a_model_is_run():

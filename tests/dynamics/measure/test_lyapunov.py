@@ -64,6 +64,7 @@ def test_differences_that_shrink_by_a_factor_have_its_logarithm(factor):
 def test_chaos_has_a_positive_exponent_and_no_lifetime():
     result = found(Map(logistic), steps=4000)
     assert result.exponent == pytest.approx(math.log(2), abs=0.02)
+    assert result.spectrum == pytest.approx([math.log(2)], abs=0.005)
     assert result.lifetime == math.inf
     assert result.chaotic == 1.0
 

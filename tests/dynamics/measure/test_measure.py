@@ -14,7 +14,8 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system import threads
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import flat, map_states, studying
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.system.whole_states import flat, map_states
 from networks import FEATURES, FEW_FORMS, in_layout, make
 
 

@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import flat, system_of
+from multistable.dynamics.system.system import system_of
+from multistable.dynamics.system.whole_states import flat
 from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
 
 

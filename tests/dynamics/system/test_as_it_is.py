@@ -6,7 +6,8 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import at_time, studying
+from multistable.dynamics.system.system import studying
+from multistable.dynamics.system.whole_states import at_time
 from networks import FEATURES, state_after
 
 HOOKS = ["forward hook", "forward pre-hook", "own forward", "global pre-hook", "global hook", "own call"]

@@ -10,43 +10,16 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import studying
-from multistable.dynamics.warmup import default, run_warmup, verification
-from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE, persistence_loss
+from multistable.dynamics.warmup import default, verification
+from multistable.dynamics.warmup.default import CHECK_EVERY, PATIENCE
 from multistable.dynamics.warmup.goal import Goal
-from multistable.dynamics.warmup.gradient_steps import normalised
 from networks import FEATURES, FORMS, in_layout, make, remembering
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def copy_sequences(time, n, features=1, dtype=torch.float32):
-    return torch.randn(time, n, features, generator=generator(1)).to(dtype)
-
-
-def seeded(kind, *sizes, seed):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return kind(*sizes)
-
-
-@pytest.fixture
-def short_verification(monkeypatch):
-    """The true measure after fewer steps: these tests are about what is done with it."""
-    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 300)
+from warming import copy_sequences, generator, pushes, quick, remember, seeded, zero
 
 
 def manner(monkeypatch, **changes):
     """Have the default warmup go about it in another manner."""
     monkeypatch.setitem(default.MANNERS, "fast", dataclasses.replace(default.MANNERS["fast"], **changes))
-
-
-def quick(rnn, x, **settings):
-    settings = {"batch_size": 8, "max_stabilisation": 20, "generator": generator()} | settings
-    with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
-        return ms.warmup(rnn, x, **settings)
 
 
 # What it reaches
@@ -114,23 +87,6 @@ def test_the_same_generator_seed_gives_the_same_weights_twice():
 
 
 # When it stops
-
-
-def zero(rnn):
-    with torch.no_grad():
-        for p in rnn.parameters():
-            p.zero_()
-    return rnn
-
-
-def pushes(n=64, units=12):
-    signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
-    return 5e3 * signs.expand(20, n, units)
-
-
-def remember(rnn, seen):
-    """What to do at each step: keep the weights after it."""
-    return lambda step: seen.append([p.detach().clone() for p in rnn.parameters()])
 
 
 @pytest.mark.usefixtures("short_verification")
@@ -318,74 +274,6 @@ def test_where_histories_coincide_the_bar_is_the_share_of_different_states():
     assert history.outcome == "multistable"
 
 
-# A time budget
-
-
-class Clock:
-    """Time that goes on by a second each time it is asked."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        self.now += 1.0
-        return self.now
-
-
-@pytest.mark.usefixtures("short_verification")
-@pytest.mark.parametrize("algorithm", ["paper", "fast"])
-def test_a_warmup_ends_when_its_time_is_up_and_says_how_good_it_is(algorithm, monkeypatch):
-    monkeypatch.setattr("time.monotonic", Clock())
-    rnn = zero(nn.GRU(FEATURES, 4))
-    with pytest.warns(ms.WarmupWarning, match=r"the time was up"):
-        history = ms.warmup(
-            rnn, copy_sequences(9, 40, FEATURES), algorithm=algorithm, minutes=1, batch_size=8, generator=generator()
-        )
-    assert 1 < len(history) < 60
-    assert history.time_was_up
-    assert history.vaa == pytest.approx(1 / 32)
-    assert "VAA 0.031" in str(history)
-    assert "the time was up" in str(history)
-
-
-@pytest.mark.usefixtures("short_verification")
-def test_a_network_that_is_multistable_when_the_time_is_up_is_verified(monkeypatch):
-    monkeypatch.setattr("time.monotonic", clock := Clock())
-
-    def late(step):
-        clock.now += 4250.0 * (step.step == 3)
-
-    settings = {"minutes": 100, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
-    history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
-    assert len(history) == 3
-    assert history.time_was_up
-    assert history.verified
-    assert history.vaa > 0.95
-
-
-@pytest.mark.usefixtures("short_verification")
-def test_what_is_measured_when_the_time_is_up_does_not_pass(monkeypatch):
-    """However good it looks: it is told after how many steps."""
-    monkeypatch.setattr("time.monotonic", clock := Clock())
-
-    def late(step):
-        clock.now += 1e6
-
-    settings = {"minutes": 1, "lr": 1e-6, "max_stabilisation": 5, "batch_size": 64, "generator": generator()}
-    with pytest.warns(ms.WarmupWarning, match="time was up, and VAA was measured after 60 steps only"):
-        history = ms.warmup(remembering(), pushes(), on_step=late, **settings)
-    assert not history.verified
-    assert history.vaa > 0.95
-    assert history.vaa_after == 60
-    assert "after 60 steps, all that the time allowed" in str(history)
-
-
-def test_a_budget_is_a_positive_number_of_minutes():
-    for minutes in (0, -1, math.nan):
-        with pytest.raises(ValueError, match="minutes must be a positive number"):
-            ms.warmup(nn.GRU(1, 4), copy_sequences(5, 8), minutes=minutes)
-
-
 # A VAA that is wanted
 
 
@@ -436,71 +324,3 @@ def test_a_warmup_that_verifies_itself_calls_nothing_multistable_below_its_targe
     history.vaa, history.verifies = vaa, verifies
     assert history.outcome == outcome
     assert bool(history.failures()) == (outcome != "multistable")
-
-
-# What it descends
-
-
-@pytest.mark.usefixtures("short_verification")
-@pytest.mark.parametrize(("algorithm", "further"), [("fast", 30), ("reliable", 1)])
-def test_how_far_biases_and_matrices_go_in_the_first_step(algorithm, further):
-    """A first step of Adam has the length of the learning rate in each weight, whatever its gradient."""
-    rnn = nn.GRU(FEATURES, 4)
-    before = [p.detach().clone() for p in rnn.parameters()]
-    quick(rnn, copy_sequences(9, 40, FEATURES), algorithm=algorithm, steps=1, lr=1e-3)
-    for parameter, then in zip(rnn.parameters(), before, strict=True):
-        expected = 1e-3 * (further if parameter.dim() == 1 else 1)
-        assert (parameter - then).abs().max().item() == pytest.approx(expected, rel=0.05)
-
-
-@pytest.mark.usefixtures("short_verification")
-def test_biases_go_no_further_after_a_new_start():
-    """With weights so small, and steps so short, that all states stay at one attractor."""
-    rnn, seen = seeded(nn.GRU, FEATURES, 4, seed=0), []
-    with torch.no_grad():
-        for p in rnn.parameters():
-            p.mul_(1e-3)
-    before = [p.detach().clone() for p in rnn.parameters()]
-    history = quick(rnn, copy_sequences(9, 40, FEATURES), steps=PATIENCE + 3, lr=1e-6, on_step=remember(rnn, seen))
-    assert history.restarts == 1
-    for index, then in enumerate(before):
-        if then.dim() == 1:
-            first, again = ((seen[step][index] - then).abs().max().item() for step in (0, -1))
-            assert first == pytest.approx(3e-5, rel=0.05)
-            assert again < 1e-5
-
-
-def test_states_that_nearly_coincide_are_driven_apart_where_vaa_star_has_no_gradient():
-    states = (1e-6 * torch.randn(5, 3, dtype=torch.float64, generator=generator())).requires_grad_()
-    (nothing,) = torch.autograd.grad(ms.vaa_star(states), states)
-    assert not nothing.any()
-
-    def loss(x):
-        return persistence_loss(x, x, eps=1e-4, repeats=100)
-
-    (gradient,) = torch.autograd.grad(loss(states), states)
-    assert loss(states - 1e-8 * gradient / gradient.norm()) < loss(states)
-
-
-def test_the_loss_is_that_of_states_at_rest_and_higher_for_states_that_move():
-    end = torch.randn(6, 4, dtype=torch.float64, generator=generator())
-    ratios = 1e-4 / torch.cdist(end.tanh(), end.tanh()).fill_diagonal_(1e-4)
-    at_rest = ratios.sum(dim=-1).log().mean()
-    torch.testing.assert_close(persistence_loss(end, end, 1e-4, 100), at_rest, rtol=1e-9, atol=1e-9)
-    moved = [persistence_loss(end - far, end, 1e-4, 100) for far in (1e-4, 1e-2, 1.0)]
-    assert at_rest < moved[0] < moved[1] < moved[2]
-    order = torch.tensor([3, 0, 5, 1, 4, 2])
-    shuffled = persistence_loss((end - 0.1)[order], end[order], 1e-4, 100)
-    torch.testing.assert_close(shuffled, persistence_loss(end - 0.1, end, 1e-4, 100))
-
-
-def test_a_gradient_that_overflows_does_not_move_its_network_nor_spoil_the_others():
-    ensemble = ms.Ensemble([ms.RNN("gru", 1, 4) for _ in range(3)])
-    gradients = [torch.full_like(p, 1e30) for p in ensemble.parameters()]
-    gradients[0][1, 0, 0] = math.inf
-    gradients[1][2, 0, 0] = math.nan
-    with studying(ensemble, copy_sequences(5, 4)) as (system, _):
-        scaled, finite = normalised(gradients, system)
-    assert finite.tolist() == [True, False, False]
-    norms = torch.stack([g.reshape(3, -1).square().sum(dim=-1) for g in scaled]).sum(dim=0).sqrt()
-    torch.testing.assert_close(norms, torch.tensor([1.0, 0.0, 0.0]))

@@ -6,6 +6,7 @@ import typer
 
 from multistable.experiments import inspection
 from multistable.experiments.checkpoints import network_of, sequences_of
+from multistable.training import RunFolder
 
 
 def run(file: Path, data: Path | None, batch_first: bool, part: str | None, stabilisation: int, out: Path) -> None:
@@ -15,5 +16,6 @@ def run(file: Path, data: Path | None, batch_first: bool, part: str | None, stab
     found = inspection.inspection(rnn, sequences, stabilisation=stabilisation)
     for question, answer in found.answers:
         typer.echo(f"{question}\n  {answer}")
-    page = inspection.write(found, out, file.name)
+    records = RunFolder(file).attractors() if file.is_dir() else []
+    page = inspection.write(found, out, file.name, records)
     typer.echo(f"With pictures: {page.resolve().as_uri()}")

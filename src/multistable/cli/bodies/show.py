@@ -11,6 +11,9 @@ from multistable.cli.wide import WideTable
 from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.training import Config, RunFolder
 
+LARGEST = 4
+"""So many attractors and changes of an epoch are told."""
+
 
 def run(folders: Sequence[Path]) -> None:
     """Show the run of one folder, or compare those of several."""
@@ -36,7 +39,9 @@ def show_run(path: Path) -> None:
         reached, seconds = f"{row[config.unit]}{phase}", f"{row['seconds']:.1f}"
         epochs.add_row(reached, *(number(row.get(name)) for name in names), seconds)
     course = folder.warmup()
-    console().print(settings, *([] if course is None else [_warmup(course, config.target)]), epochs)
+    records = folder.attractors()
+    told = [] if course is None else [_warmup(course, config.target)]
+    console().print(settings, *told, epochs, *([_attractors(records)] if records else []))
     if folder.finished:
         console().print(results([(config, folder.summary())]))
     else:
@@ -51,6 +56,29 @@ def _warmup(course: dict[str, Any], target: float) -> str:
     ends = ", ".join(f"{statistics.fmean(values):.2f}" for values in zip(*recent, strict=True))
     told = f"{course['outcome']} after {len(course['vaa_star'])} steps, VAA {course['vaa']:.2f}"
     return f"Warmup: {told}; VAA* of each layer in its last {len(recent)} steps: {ends} (target {target:g})\n"
+
+
+def _attractors(records: Sequence[dict[str, Any]]) -> WideTable:
+    """Which attractors there were while the input was zero: the numbers of the largest with their shares."""
+    shown = WideTable(["epoch", "attractors", "number: share", "moving", "since then"], title="Attractors")
+    for record in records:
+        found = sorted(record["attractors"], key=lambda one: -one["fraction"])
+        shares = ", ".join(f"{one['id']}: {one['fraction']:.2f}" for one in found[:LARGEST])
+        more = ", ..." if len(found) > LARGEST else ""
+        moving = number(record["moving"])
+        shown.add_row(f"{record['epoch']}", f"{len(found)}", shares + more, moving, _changes(record["changes"]))
+    return shown
+
+
+def _changes(changes: Sequence[dict[str, Any]]) -> str:
+    """What has appeared and disappeared, in words."""
+    words = {True: ("is new", "splits from"), False: ("is gone", "merges into")}
+    told = []
+    for change in changes[:LARGEST]:
+        alone, joined = words[change["appears"]]
+        other = change["other"]
+        told.append(f"{change['id']} {alone}" if other is None else f"{change['id']} {joined} {other}")
+    return "; ".join(told + ["..."] * (len(changes) > LARGEST))
 
 
 def compare_runs(paths: Sequence[Path]) -> None:

@@ -22,15 +22,8 @@ from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import (
-    States,
-    System,
-    as_system,
-    map_states,
-    network_of,
-    studying,
-    studying_states,
-)
+from multistable.dynamics.system.system import System, as_system, network_of, studying, studying_states
+from multistable.dynamics.system.whole_states import States, map_states
 
 BATCH_SIZE = AtMost(32)
 """The default number of states of a batch."""
@@ -149,10 +142,13 @@ def measure(
             draws = Draws(generator, system.members)
             return estimate(system, data, draws, number, size, stabilisation, eps, line.stabilising)
 
-    if states is not None and sequences is None and part is None and forward is None:
-        return one(rnn, None, Turn())
-    least = at_least(batch_size) if states is None else 1
-    return each_part(one, rnn, sequences, part=part, forward=forward, least=least)
+    return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)
+
+
+def starting(states: Any, batch_size: int) -> dict[str, Any]:
+    """What :func:`each_part` must know of where a measure starts: from given states, or from those of sequences."""
+    driven = states is None
+    return {"driven": driven, "least": at_least(batch_size) if driven else 1}
 
 
 def _in_words(vaa: float, n: int) -> str:

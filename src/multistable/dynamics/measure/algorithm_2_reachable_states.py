@@ -11,7 +11,8 @@ from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import States, System, flat, map_states, studying
+from multistable.dynamics.system.system import System, studying
+from multistable.dynamics.system.whole_states import States, flat, map_states
 
 MOST_PADDING = 4
 """How many times the sum of their lengths sequences may take in memory when they are padded to the longest."""
@@ -43,12 +44,17 @@ def reachable_states(
     """
 
     def one(network: nn.Module, sequences: Any, _: Turn) -> Tensor:
-        with studying(network, sequences) as (system, data):
-            draws = Draws(generator, system.members)
-            everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
-            return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
+        return every_state(network, sequences, generator)
 
     return each_part(one, rnn, sequences, part=part, forward=forward)
+
+
+def every_state(network: nn.Module, sequences: Any, generator: Generators) -> Tensor:
+    """:func:`reachable_states` of a network."""
+    with studying(network, sequences) as (system, data):
+        draws = Draws(generator, system.members)
+        everything = torch.arange(len(data), device="cpu").expand(*system.leading, -1)
+        return flat(random_hidden_states(system.with_present_weights(), data, everything, draws))
 
 
 def random_hidden_states(system: System, data: SequenceSet | StateSet, indices: Tensor, draws: Draws) -> States:

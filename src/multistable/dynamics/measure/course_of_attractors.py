@@ -13,10 +13,12 @@ from multistable.dynamics.measure.fixed_points_and_cycles import LONGEST
 from multistable.dynamics.measure.labels import Portrait, carried, inherited
 from multistable.dynamics.measure.named_attractors import CARRIED, Attractors, attractors
 from multistable.dynamics.measure.search_fixed_points import FixedPoints, fixed_points
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.inputs import constant_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import parts_of_each
 from multistable.dynamics.system.sequences import AtMost
-from multistable.dynamics.system.system import features_of, network_of, sequences_of
+from multistable.dynamics.system.system import features_of, network_of
 from multistable.networks.ensemble import Ensemble
 
 STATES = AtMost(320)
@@ -99,7 +101,9 @@ def continuation(
     longest: int = LONGEST,
     eps: float = 1e-4,
     generator: torch.Generator | None = None,
-) -> Continuation:
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """Follow attractors along a path of inputs, or from one network to the next.
 
     At each step the attractors are found anew, from the same states or the same time steps of the same sequences. Then
@@ -108,8 +112,10 @@ def continuation(
     tell from which attractor it has split.
 
     Args:
-        rnn: a network, or a list of networks of the same form, one for each step; not ensembles.
-        sequences: the input sequences, see :func:`measure`.
+        rnn: a network, or a list of networks of the same form, one for each step; not ensembles. Or a model with
+            recurrent parts inside, or a list of models: each part is followed by itself, with what it reads in its own
+            model of the same batches.
+        sequences: the input sequences, or batches, see :func:`measure`.
         inputs: the constant inputs along the path in their order, ``(steps, features)``; with a list of networks one,
             or one for each; or ``"zero"``.
         states: states to start from in place of those that sequences lead to, see :func:`measure`.
@@ -119,34 +125,84 @@ def continuation(
         longest: the longest period looked for, see :func:`attractors`.
         eps: states no more than this apart are the same.
         generator: where sequences and time steps are drawn from, the same at each step; see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Returns:
+        :class:`Continuation`, for several parts a dict of these by name.
     """
     eps = positive_number("eps", eps)
-    networks, path = _steps(rnn, inputs)
-    if sequences is not None:  # once: an iterator has them no second time
-        sequences = sequences_of(network_of(networks[0]), sequences)
+    models = list(rnn) if isinstance(rnn, Sequence | nn.ModuleList) else None
+    if models is not None and not models:
+        raise ValueError("rnn must be a network, or a list of at least one, got an empty list")
+    for model in [rnn] if models is None else models:
+        if isinstance(network_of(model), Ensemble):
+            raise TypeError("rnn must be a network, or a list of networks, got an Ensemble: take its unstack()")
     choices: dict[str, Any] = {"states": states, "batches": 1, "batch_size": batch_size, "longest": longest}
     choices |= {"stabilisation": stabilisation, "eps": eps}
-    found = [
-        attractors(network, sequences, inputs=u, generator=_again(generator), **choices)
-        for network, u in zip(networks, path, strict=True)
-    ]
+
+    def one(pairs: Sequence[tuple[nn.Module, Any]]) -> Continuation:
+        networks, data = zip(*pairs, strict=True)
+        path = _path(networks[0], inputs, None if models is None else len(models))
+        steps = list(zip(networks, data, strict=True)) if len(networks) > 1 else list(pairs) * len(path)
+        found = [
+            attractors(network, sequences, inputs=u, generator=_again(generator), **choices)
+            for (network, sequences), u in zip(steps, path, strict=True)
+        ]
+        return _joined([network for network, _ in steps], found, path, eps)
+
+    given: list[nn.Module] = [rnn] if models is None else models  # type: ignore[list-item]
+    read = parts_of_each(given, sequences, part=part, forward=forward, driven=states is None)
+    if isinstance(read[0], dict):
+        return {name: one([each[name] for each in read]) for name in read[0]}
+    return one(read)
+
+
+def _joined(networks: Sequence[nn.Module], found: list[Attractors], path: Tensor, eps: float) -> Continuation:
+    """The attractors of each step with numbers that hold for all of them."""
     portraits, changes, unused = [found[0].portraits[0]], [], len(found[0])
     for step in range(1, len(found)):
-        before, after = portraits[-1], found[step].portraits[0]
-        (there,) = _carried(networks[step], before, after, eps)
-        (origins,) = _carried(networks[step - 1], after, before, eps)
-        named, unused = inherited(before, after, there, unused)
+        after = found[step].portraits[0]
+        pair = networks[step - 1], networks[step]
+        named, told, unused = followed(pair, portraits[-1], after, step, unused, eps)
         portraits.append(named)
-        for i, place in zip(before.ids, there.tolist(), strict=True):
-            if i not in named.ids:
-                changes.append(Change(step, i, False, named.ids[place] if place >= 0 else None))
-        for i, place in zip(named.ids, origins.tolist(), strict=True):
-            if i not in before.ids:
-                changes.append(Change(step, i, True, before.ids[place] if place >= 0 else None))
+        changes += told
     fractions = torch.zeros(len(found), unused, dtype=torch.float64, device="cpu")
     for row, part in zip(fractions, portraits, strict=True):
         row[part.ids] = part.fractions
     return Continuation(found, portraits, fractions, changes, path)
+
+
+def followed(
+    networks: tuple[nn.Module, nn.Module], before: Portrait, after: Portrait, step: int, unused: int, eps: float
+) -> tuple[Portrait, list[Change], int]:
+    """The attractors of a step with the numbers of those of the step before.
+
+    Args:
+        networks: of the step before, and of this one.
+        before: the attractors of the step before, with their numbers.
+        after: those of this step.
+        step: what the step is called in changes.
+        unused: the first number that no attractor has had.
+        eps: states no more than this apart are the same.
+
+    Returns:
+        The attractors of this step with their numbers, what has changed, and the first number that is unused now.
+    """
+    (there,) = _carried(networks[1], before, after, eps)
+    (origins,) = _carried(networks[0], after, before, eps)
+    named, unused = inherited(before, after, there, unused)
+    changes = [
+        Change(step, i, False, named.ids[place] if place >= 0 else None)
+        for i, place in zip(before.ids, there.tolist(), strict=True)
+        if i not in named.ids
+    ]
+    changes += [
+        Change(step, i, True, before.ids[place] if place >= 0 else None)
+        for i, place in zip(named.ids, origins.tolist(), strict=True)
+        if i not in before.ids
+    ]
+    return named, changes, unused
 
 
 def _carried(network: nn.Module, before: Portrait, after: Portrait, eps: float) -> list[Tensor]:
@@ -154,23 +210,17 @@ def _carried(network: nn.Module, before: Portrait, after: Portrait, eps: float) 
         return carried(system, [(before, after)], CARRIED, eps)
 
 
-def _steps(rnn: Any, inputs: Any) -> tuple[Sequence[nn.Module], Tensor]:
-    """The network and the input of each step."""
-    networks = list(rnn) if isinstance(rnn, Sequence | nn.ModuleList) else None
-    for network in [rnn] if networks is None else networks:
-        if isinstance(network_of(network), Ensemble):
-            raise TypeError("rnn must be a network, or a list of networks, got an Ensemble: take its unstack()")
-    if networks is not None and not networks:
-        raise ValueError("rnn must be a network, or a list of at least one, got an empty list")
-    features = features_of(network_of(rnn if networks is None else networks[0]), inputs)
+def _path(network: nn.Module, inputs: Any, networks: int | None) -> Tensor:
+    """The input of each step; ``networks`` is how many there are, ``None`` for a single one along the whole path."""
+    features = features_of(network_of(network), inputs)
     path = constant_inputs(
         torch.zeros(1, features, device="cpu") if isinstance(inputs, str) and inputs == "zero" else inputs, features
     )
     if networks is None:
-        return [rnn] * len(path), path
-    if len(path) not in (1, len(networks)):
-        raise ValueError(f"inputs must be one, or one for each of {len(networks)} networks, got {len(path)}")
-    return networks, path.expand(len(networks), -1)
+        return path
+    if len(path) not in (1, networks):
+        raise ValueError(f"inputs must be one, or one for each of {networks} networks, got {len(path)}")
+    return path.expand(networks, -1)
 
 
 def _again(generator: Any) -> Any:

@@ -10,7 +10,8 @@ from multistable.dynamics.measure.algorithm_1_measure import Settled, batching, 
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.states import StateSet
-from multistable.dynamics.system.system import WINDOW, States, System, at_time, flat
+from multistable.dynamics.system.system import WINDOW, System
+from multistable.dynamics.system.whole_states import States, at_time, flat
 
 LONGEST = 500
 """The default of the longest period that is looked for."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.measure.stabilisation import stabilise
-from multistable.dynamics.system.system import System, flat
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import flat
 
 LEADERS = 32
 """The cycles of so many states are followed at once."""
@@ -50,7 +51,7 @@ class Portrait:
         """The same with other ids."""
         new = torch.tensor([*ids, -1], device="cpu")
         place = {old: index for index, old in enumerate(self.ids)}
-        where = torch.tensor([place.get(label, -1) for label in self.labels.tolist()], device="cpu")
+        where = torch.tensor([place.get(label, -1) for label in self.labels.tolist()], dtype=torch.long, device="cpu")
         return replace(self, ids=list(ids), labels=new[where])
 
 

@@ -15,14 +15,19 @@ from multistable.dynamics.measure.algorithm_1_measure import (
     check_finite,
     measuring,
     settled_states,
+    starting,
 )
 from multistable.dynamics.measure.fixed_points_and_cycles import periods
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.step import in_float64
-from multistable.dynamics.system.system import States, System, divided, flat, map_states, paying_threads
+from multistable.dynamics.system.system import System, paying_threads
+from multistable.dynamics.system.whole_states import States, divided, flat, map_states
 
 DISPLACEMENT = 1e-8
 """The distance of a companion from a state of norm 1. It is half-way between 1, where a step is no longer linear, and
@@ -97,7 +102,9 @@ def lyapunov(
     stabilisation: int = 10_000,
     steps: int = 1000,
     generator: Generators = None,
-) -> Lyapunov:
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """The Lyapunov exponents at the settled states, which tell whether and how these still move.
 
     States that VAA counts as different attractors may be at rest, drift together too slowly for M steps to show it, or
@@ -114,8 +121,8 @@ def lyapunov(
     step on, and the second half of the sequence is counted.
 
     Args:
-        rnn: a network or an ensemble, see :func:`measure`.
-        sequences: the input sequences, see :func:`measure`.
+        rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
+        sequences: the input sequences, or batches, see :func:`measure`.
         exponents: k, how many exponents; only the largest if it is not given.
         inputs: the constant inputs, see :func:`measure`; or ``"sequences"``.
         states: states to start from in place of those that sequences lead to, see :func:`measure`.
@@ -124,6 +131,11 @@ def lyapunov(
         stabilisation: M, the steps after which states are called settled.
         steps: for how many steps the companions are followed.
         generator: see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Returns:
+        :class:`Lyapunov`, for several parts a dict of these by name.
     """
     batches, batch_size, stabilisation, steps = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps
@@ -133,26 +145,31 @@ def lyapunov(
     if along and states is not None:
         raise ValueError('states cannot be given with inputs="sequences", whose states come from the sequences')
     chosen = "normal" if along else inputs
-    with measuring(rnn, sequences, batch_size, inputs=chosen, states=states) as (system, data):
-        batches, size = batching(system, data, batches, batch_size)
-        draws = Draws(generator, system.members)
-        if along:
-            drawn = [draws.batch(len(data), size) for _ in range(batches)]
-            course = _Course.along(system, cast(SequenceSet, data), torch.cat(drawn, dim=-1))
-        else:
-            found = settled_states(system, data, draws, batches, size, stabilisation)
-            course = _Course.under(found.settled.layers, found.u, steps)
-    size_of_state = flat(course.states).shape[-1]
-    if k > size_of_state:
-        raise ValueError(f"exponents must not exceed the size of the state, {size_of_state}, got {k}")
-    precise = copy.deepcopy(rnn).double()
-    with torch.no_grad(), evaluating(precise):
-        in_steps = in_float64(precise, course.u.shape[-1])
-        with paying_threads(precise, in_steps):
-            found_exponents, returning = _exponents(in_steps, course, k, draws)
-    parts = (batches, size)
-    result = found_exponents.unflatten(-2, parts).cpu(), returning.unflatten(-1, parts).cpu()
-    return Lyapunov.of(*result, several=exponents is not None)
+    check_inputs(chosen)
+
+    def one(network: nn.Module, sequences: Any, _: Turn) -> Lyapunov:
+        given = {"inputs": chosen, "states": states}
+        with measuring(network, sequences, batch_size, **given) as (system, data):
+            number, size = batching(system, data, batches, batch_size)
+            draws = Draws(generator, system.members)
+            if along:
+                drawn = [draws.batch(len(data), size) for _ in range(number)]
+                course = _Course.along(system, cast(SequenceSet, data), torch.cat(drawn, dim=-1))
+            else:
+                found = settled_states(system, data, draws, number, size, stabilisation)
+                course = _Course.under(found.settled.layers, found.u, steps)
+        size_of_state = flat(course.states).shape[-1]
+        if k > size_of_state:
+            raise ValueError(f"exponents must not exceed the size of the state, {size_of_state}, got {k}")
+        precise = copy.deepcopy(network).double()
+        with torch.no_grad(), evaluating(precise):
+            in_steps = in_float64(precise, course.u.shape[-1])
+            with paying_threads(precise, in_steps):
+                values, returning = _exponents(in_steps, course, k, draws)
+        each = values.unflatten(-2, (number, size)).cpu(), returning.unflatten(-1, (number, size)).cpu()
+        return Lyapunov.of(*each, several=exponents is not None)
+
+    return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)
 
 
 @dataclass(frozen=True)

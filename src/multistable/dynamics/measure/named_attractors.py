@@ -10,14 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import plain, positive_integer, positive_integers, positive_number
-from multistable.dynamics.measure.algorithm_1_measure import BATCH_SIZE, BATCHES, batching, measuring
+from multistable.dynamics.measure.algorithm_1_measure import (
+    BATCH_SIZE,
+    BATCHES,
+    batching,
+    measuring,
+    starting,
+)
 from multistable.dynamics.measure.fixed_points_and_cycles import LONGEST, Kinds, kinds_of_states
 from multistable.dynamics.measure.labels import Portrait, carried, inherited, portrait, shares_of
 from multistable.dynamics.measure.memory import bits_about, shares_returning
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.step import precise_step
-from multistable.dynamics.system.system import System, flat, network_of
+from multistable.dynamics.system.system import System, network_of
+from multistable.dynamics.system.whole_states import flat
 from multistable.networks.ensemble import Ensemble
 
 CARRIED = 2000
@@ -214,7 +224,9 @@ def attractors(
     longest: int = LONGEST,
     eps: float = 1e-4,
     generator: Generators = None,
-) -> Attractors:
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """Find the attractors of a network: how many, where, of which kind, and which states end at which.
 
     The states are those that :func:`measure` compares; with the same arguments they are the very same. They are
@@ -227,8 +239,8 @@ def attractors(
     nearest other ones, along a straight line in small steps.
 
     Args:
-        rnn: a network or an ensemble, see :func:`measure`.
-        sequences: the input sequences, see :func:`measure`.
+        rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
+        sequences: the input sequences, or batches, see :func:`measure`.
         inputs: the constant inputs, see :func:`measure`. What a network remembers while nothing comes is found with
             ``"zero"``.
         states: states to start from in place of those that sequences lead to, see :func:`measure`.
@@ -239,18 +251,28 @@ def attractors(
             one at a fixed point.
         eps: states no more than this apart are the same.
         generator: see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Returns:
+        :class:`Attractors`, for several parts a dict of these by name.
     """
     batches, batch_size, stabilisation, longest = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, longest=longest
     )
     eps = positive_number("eps", eps)
-    rnn = network_of(rnn)
-    with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
-        sizes = batching(system, data, batches, batch_size)
-        found = kinds_of_states(system, data, Draws(generator, system.members), sizes, (stabilisation, longest, eps))
-        networks: Sequence[nn.Module] = rnn.unstack() if isinstance(rnn, Ensemble) else [copy.deepcopy(rnn)]
-        each = [_of_one(system, found, place, sizes, eps, network) for place, network in enumerate(networks)]
-    return _together(each) if isinstance(rnn, Ensemble) else each[0]
+    check_inputs(inputs)
+
+    def one(network: nn.Module, sequences: Any, _: Turn) -> Attractors:
+        rnn = network_of(network)
+        with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
+            sizes, draws = batching(system, data, batches, batch_size), Draws(generator, system.members)
+            found = kinds_of_states(system, data, draws, sizes, (stabilisation, longest, eps))
+            networks: Sequence[nn.Module] = rnn.unstack() if isinstance(rnn, Ensemble) else [copy.deepcopy(rnn)]
+            each = [_of_one(system, found, place, sizes, eps, network) for place, network in enumerate(networks)]
+        return _together(each) if isinstance(rnn, Ensemble) else each[0]
+
+    return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)
 
 
 def _of_one(

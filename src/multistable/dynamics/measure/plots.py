@@ -11,9 +11,10 @@ from torch import Tensor
 from multistable.drawing import Axes, Figure, figure, name_axes
 from multistable.dynamics.measure.algorithm_1_measure import measured_system
 from multistable.dynamics.measure.course_of_attractors import Continuation
+from multistable.dynamics.measure.labels import Portrait
 from multistable.dynamics.measure.named_attractors import Attractors
 from multistable.dynamics.measure.search_fixed_points import FixedPoints
-from multistable.dynamics.system.system import flat
+from multistable.dynamics.system.whole_states import flat
 from multistable.palette import COLOURS, GREY, INK, MARKERS, ORANGE, VERMILLION
 
 PATHS, PATH_STEPS = 120, 60
@@ -65,9 +66,8 @@ def attractor_panels(found: Attractors) -> list[Panel]:
     )
     shares = partial(_bars, values=found.fractions.tolist(), what="share of the states that end there")
     if len(found.inputs) > 1:
-        along: dict[str, Any] = {"shares": found.fractions_under(), "inputs": found.inputs}
-        along |= {"what": "share of the states", "otherwise": "number of the input"}
-        shares = partial(_shares_along, **along)
+        along = _along(found.inputs, "number of the input")
+        shares = partial(_shares_along, shares=found.fractions_under(), along=along, what="share of the states")
     return [
         partial(_state_space, found=found),
         shares,
@@ -96,27 +96,55 @@ def fixed_point_panels(found: FixedPoints, states: Tensor | None = None) -> list
 def of_continuation(found: Continuation) -> Figure:
     """Two pictures along the path: where the attractors are, and the shares of the states that end at each."""
     drawn, axes = figure(11, 4.6, 2)
-    x, label = _along(found.path, "step")
-    plane = Plane(
-        torch.cat([part.points for part in found.portraits if len(part)] or [torch.zeros(1, 2, device="cpu")])
-    )
-    for i in range(found.fractions.shape[-1]):
-        there = [(x[step], part) for step, part in enumerate(found.portraits) if i in part.ids]
-        places = [plane(part.orbits[part.ids.index(i)])[:, 0] for _, part in there]
-        colour, marker = _look(i)
-        steps = [value for (value, _), orbit in zip(there, places, strict=True) for _ in orbit]
-        heights = [height for orbit in places for height in orbit]
-        axes[0].scatter(steps, heights, color=colour, marker=marker, s=16, zorder=2)
-    name_axes(axes[0], label, "first principal component", "where the attractors are")
-    _shares_along(axes[1], found.fractions, found.path, "share of the states", "step")
+    along = _along(found.path, "step")
+    for place, panel in zip(axes.flat, course_panels(found.portraits, found.fractions, along), strict=True):
+        panel(place)
     return drawn
 
 
-def _along(path: Tensor, otherwise: str) -> tuple[list[float], str]:
+def course_panels(portraits: Sequence[Portrait], shares: Tensor, along: "Along") -> list[Panel]:
+    """The pictures of :func:`of_continuation`.
+
+    Args:
+        portraits: the attractors at each step, with numbers that hold for all steps.
+        shares: ``(steps, k)``, those of the states that end at each.
+        along: where each step stands.
+    """
+    return [
+        partial(_places_along, portraits=portraits, k=shares.shape[-1], along=along),
+        partial(_shares_along, shares=shares, along=along, what="share of the states"),
+    ]
+
+
+INPUT = "input"
+"""The name of an axis on which inputs stand by their values."""
+
+Along = tuple[list[float], str]
+"""Where things stand on an axis, and the name of the axis."""
+
+
+def _places_along(axes: Axes, portraits: Sequence[Portrait], k: int, along: Along) -> None:
+    """Where each of k attractors is at each step."""
+    x, label = along
+    plane = Plane(torch.cat([part.points for part in portraits if len(part)] or [torch.zeros(1, 2, device="cpu")]))
+    for i in range(k):
+        there = [(x[step], part) for step, part in enumerate(portraits) if i in part.ids]
+        places = [plane(part.orbits[part.ids.index(i)])[:, 0] for _, part in there]
+        colour, marker = _look(i)
+        first = {value: orbit[0] for (value, _), orbit in zip(there, places, strict=True) if len(orbit) == 1}
+        axes.plot(x, [first.get(value, math.nan) for value in x], color=colour, linewidth=0.8, alpha=0.5, zorder=1)
+        steps = [value for (value, _), orbit in zip(there, places, strict=True) for _ in orbit]
+        heights = [height for orbit in places for height in orbit]
+        axes.scatter(steps, heights, color=colour, marker=marker, s=16, zorder=2)
+    _whole(axes, label)
+    name_axes(axes, label, "first principal component", "where the attractors are")
+
+
+def _along(path: Tensor, otherwise: str) -> Along:
     """Where each input of a path stands on an axis, and its name: the value if it is one number, else the place."""
     values = path.squeeze(-1).tolist() if path.shape[-1] == 1 else []
     if len(set(values)) == len(path):
-        return values, "input"
+        return values, INPUT
     return [float(step) for step in range(len(path))], otherwise
 
 
@@ -143,7 +171,7 @@ def _state_space(axes: Axes, found: Attractors) -> None:
         axes.scatter(*plane(orbit).T, color=colour, **look | ({} if marker == "x" else {"edgecolors": INK}))
     moving = f", {found.moving:.0%} still moving" if found.moving else ""
     many = f"{len(found)} attractor{'s' * (len(found) != 1)}{moving}"
-    name_axes(axes, "first principal component", "second", many)
+    name_axes(axes, "first principal component", "second principal component", many)
 
 
 def _paths(found: Attractors, chosen: Tensor) -> Tensor:
@@ -165,18 +193,25 @@ def _bars(axes: Axes, values: Sequence[float], what: str) -> None:
     name_axes(axes, "attractor", "share", what)
 
 
-def _shares_along(axes: Axes, shares: Tensor, inputs: Tensor, what: str, otherwise: str) -> None:
-    """The share of each attractor under each input, ``(m, k)``, in the order of inputs of one number."""
-    x, label = _along(inputs, otherwise)
+def _shares_along(axes: Axes, shares: Tensor, along: Along, what: str) -> None:
+    """The share of each attractor where it is there, ``(m, k)``, in the order in which steps stand on the axis."""
+    x, label = along
     order = sorted(range(len(x)), key=x.__getitem__)
     for i in range(min(shares.shape[-1], NAMED)):
         colour, marker = _look(i)
-        values = [float(shares[place, i]) for place in order]
+        values = [float(shares[place, i]) or math.nan for place in order]
         axes.plot([x[place] for place in order], values, color=colour, marker=marker, markersize=4, label=str(i))
     if shares.shape[-1]:
         axes.legend(title="attractor", ncols=2, fontsize=8)
     axes.set_ylim(-0.02, 1.02)
+    _whole(axes, label)
     name_axes(axes, label, "share", what)
+
+
+def _whole(axes: Axes, label: str) -> None:
+    """Ticks at whole numbers, unless the axis has inputs."""
+    if label != INPUT:
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _unit_circle(axes: Axes, eigenvalues: Tensor, looks: Sequence[tuple[str, str]]) -> None:
@@ -221,7 +256,7 @@ def _constants(axes: Axes, found: FixedPoints) -> None:
 
 def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
     """The points, the unstable directions of saddles, and states behind them."""
-    name_axes(axes, "first principal component", "second", _count(found))
+    name_axes(axes, "first principal component", "second principal component", _count(found))
     shown = [found.points, found.slow_points] + ([] if states is None else [states.detach().cpu().double()])
     if not sum(map(len, shown)):
         return

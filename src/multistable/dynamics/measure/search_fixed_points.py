@@ -7,14 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integer, positive_number
+from multistable.dynamics.measure.algorithm_2_reachable_states import every_state
 from multistable.dynamics.measure.newton import Resting, come_to_rest
-from multistable.dynamics.system.inputs import constant_inputs
+from multistable.dynamics.system.batches import Forward
+from multistable.dynamics.system.draws import Generators
+from multistable.dynamics.system.inputs import constant_inputs, inputs_in_any_form
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.sequences import check_range
 from multistable.dynamics.system.states import state_set
 from multistable.dynamics.system.step import Step, precise_step, stepping
-from multistable.dynamics.system.system import features_of, network_of
+from multistable.dynamics.system.system import features_of, network_of, sequences_of
 from multistable.networks.ensemble import Ensemble
 
 FLAT = 0.02
@@ -24,7 +28,9 @@ LATER = 500
 AROUND = 1000
 """Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
 MOST_PAIRS = 1024
-"""A round begins half-way between so many pairs of the fixed points that are known, the nearest pairs first."""
+"""A round begins half-way between, and beyond, so many pairs of the fixed points that are known."""
+GOLDEN = 0.618034
+"""Its multiples, without their whole parts, are spread evenly over all numbers between 0 and 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,73 +111,106 @@ class FixedPoints:
 def fixed_points(
     rnn: nn.Module,
     u: Any,
-    states: Any,
+    states: Any = None,
     *,
+    sequences: Any = None,
     eps: float = 1e-4,
     slow: float = 1e-2,
-    rounds: int = 3,
+    rounds: int = 10,
     iterations: int = 50,
+    generator: Generators = None,
+    part: str | None = None,
+    forward: Forward | None = None,
 ) -> Any:
     """Find the fixed points of a network under a constant input, saddles and repellors included.
 
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
-    once more from half-way between the points that were found,
-    where saddles are. There may be others, far from all of these.
+    from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
+    leads to new ones. There may be others: no search from some states can promise all.
 
     Args:
-        rnn: a network or an ensemble, see :func:`measure`.
+        rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
         u: the constant input, ``(features,)``, or ``"zero"``.
         states: where to begin, ``(n, d)``, see :func:`measure`: what the network visits, such as
             :func:`reachable_states`; for an ensemble also ``(R, n, d)``.
+        sequences: in place of states, input sequences or batches, see :func:`measure`. The search begins from the
+            states that they lead to, one of each.
         eps: points no more than this apart are the same.
         slow: the largest speed at which a minimum counts as a slow point.
-        rounds: how many times to begin again half-way between points that were found, as long as new ones are.
+        rounds: how many times to begin again between and beyond points that were found, as long as new ones are. Where
+            there are more than 1,024 pairs, each round takes others: a network with hundreds of points may need more.
         iterations: the most derivatives to compute for a state.
+        generator: where the time steps of sequences are drawn from, see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
 
     Returns:
-        :class:`FixedPoints`, or for an ensemble a list, one for each member.
+        :class:`FixedPoints`, or for an ensemble a list, one for each member; for several parts a dict of these by name.
     """
-    rnn = network_of(rnn)
     rounds, iterations = count("rounds", rounds), positive_integer("iterations", iterations)
     eps, slow = positive_number("eps", eps), positive_number("slow", slow)
-    members = rnn.unstack() if isinstance(rnn, Ensemble) else None
-    starts = state_set(states, None if members is None else len(members))
-    check_range(starts.states, example_of(rnn).dtype, "states")
-    if members is None:
-        return _of_one(rnn, u, starts.states, eps, slow, rounds, iterations)
-    own = [starts.of_members([place]).states for place in range(len(members))]
-    alone = [x if x.dim() == 2 else x[0] for x in own]
-    return [_of_one(*pair, eps, slow, rounds, iterations) for pair in _each(members, u, alone)]
+    if (states is None) == (sequences is None):
+        raise ValueError("states must be given, or sequences in place of them, got " + _given(states))
+    if not _is_zero(u):
+        inputs_in_any_form(u, "u")
+
+    def one(network: nn.Module, sequences: Any, _: Turn) -> Any:
+        rnn = network_of(network)
+        members = rnn.unstack() if isinstance(rnn, Ensemble) else None
+        data = None if sequences is None else sequences_of(rnn, sequences)
+        with torch.no_grad():
+            begin = states if data is None else every_state(rnn, data, generator)
+        starts = state_set(begin, None if members is None else len(members))
+        check_range(starts.states, example_of(rnn).dtype, "states")
+        where = _u(u, features_of(rnn, u) if data is None else data.features, example_of(rnn).dtype)
+        if members is None:
+            return _of_one(rnn, where, starts.states, eps, slow, rounds, iterations)
+        own = [starts.of_members([place]).states for place in range(len(members))]
+        alone = [x if x.dim() == 2 else x[0] for x in own]
+        each = zip(members, alone, strict=True)
+        return [_of_one(member, where, x, eps, slow, rounds, iterations) for member, x in each]
+
+    return each_part(one, rnn, sequences, driven=states is None, part=part, forward=forward)
 
 
-def _each(members: list[Any], u: Any, states: list[Tensor]) -> list[tuple[Any, Any, Tensor]]:
-    return [(member, u, x) for member, x in zip(members, states, strict=True)]
+def _given(states: Any) -> str:
+    return "neither" if states is None else "both"
+
+
+def _is_zero(u: Any) -> bool:
+    return isinstance(u, str) and u == "zero"
+
+
+def _u(u: Any, features: int, dtype: torch.dtype) -> Tensor:
+    """The constant input ``(1, features)``, checked."""
+    inputs = constant_inputs(torch.zeros(1, features, device="cpu") if _is_zero(u) else u, features, "u")
+    check_range(inputs, dtype, "u")
+    if len(inputs) != 1:
+        raise ValueError(f"u must be one constant input, got {len(inputs)}: call once for each")
+    return inputs
 
 
 def _of_one(
-    rnn: nn.Module, u: Any, states: Tensor, eps: float, slow: float, rounds: int, iterations: int
+    rnn: nn.Module, u: Tensor, states: Tensor, eps: float, slow: float, rounds: int, iterations: int
 ) -> FixedPoints:
-    features = features_of(rnn, u)
-    given = torch.zeros(1, features, device="cpu") if isinstance(u, str) and u == "zero" else u
-    inputs = constant_inputs(given, features, "u")
-    check_range(inputs, example_of(rnn).dtype, "u")
-    if len(inputs) != 1:
-        raise ValueError(f"u must be one constant input, got {len(inputs)}: call once for each")
-    with precise_step(rnn, features) as step:
-        x, one = _on_device(step, step.checked(states), inputs)
+    with precise_step(rnn, u.shape[-1]) as step:
+        x, one = _on_device(step, step.checked(states), u)
         found, slow_ends = _from_states(step, x, one, iterations)
         ends, labels = _known(found, eps)
-        for _ in range(rounds):
-            half_way = _half_way(ends)
-            if not len(half_way):
+        in_vain = 0
+        for number in range(rounds):
+            begin = _between_and_beyond(ends, number)
+            if not len(begin):
                 break
-            more = come_to_rest(step, half_way, one, iterations)
+            others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
+            more = come_to_rest(step, begin, one, iterations)
             slow_ends.append(more)
             together = torch.cat([ends, more.points[more.fixed]])
             leaders = torch.unique(merged(together, eps))
-            new, ends = len(leaders) > len(ends), together[leaders]
-            if not new:
+            in_vain = 0 if len(leaders) > len(ends) else in_vain + 1
+            ends = together[leaders]
+            if in_vain > others_left:
                 break
         speeds = torch.linalg.vector_norm(step(ends, one) - ends, dim=-1)
         eigenvalues = _eigenvalues(step, ends, one)
@@ -184,7 +223,7 @@ def _of_one(
         speeds=speeds[order].cpu(),
         eigenvalues=eigenvalues[order],
         labels=place[labels.cpu()],
-        u=inputs[0],
+        u=u[0],
         slow_points=slow_points.cpu(),
         slow_speeds=slow_speeds.cpu(),
         _network=step.rnn,
@@ -211,12 +250,20 @@ def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
     return found.points[found.fixed][leaders], labels
 
 
-def _half_way(points: Tensor) -> Tensor:
-    """The middles of pairs of points, the nearest pairs first."""
+def _between_and_beyond(points: Tensor, place: int) -> Tensor:
+    """The middles of pairs of points, and the places beyond either: of three points with a saddle in the middle any two
+    lead to the third. Where there are too many pairs, half of those taken are the nearest, and half are of all other
+    distances alike; the latter are others in each round, whose number is ``place``.
+    """
     first, second = torch.triu_indices(len(points), len(points), 1, device=points.device)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")[first, second]
-    nearest = apart.argsort(stable=True)[:MOST_PAIRS]
-    return (points[first[nearest]] + points[second[nearest]]) / 2
+    taken, half = apart.argsort(stable=True), MOST_PAIRS // 2
+    if len(taken) > MOST_PAIRS:
+        others = taken[half:]
+        spaced = (torch.arange(half, device=points.device) + GOLDEN * place % 1) * (len(others) / half)
+        taken = torch.cat([taken[:half], others[spaced.long()]])
+    one, other = points[first[taken]], points[second[taken]]
+    return torch.cat([(one + other) / 2, 2 * one - other, 2 * other - one])
 
 
 def _slow(found: list[Resting], ends: Tensor, slow: float, eps: float) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multistable.dynamics.system.system import States, System, flat
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import States, flat
 
 # The steps between two looks at the states: few at first, so that the end is seen soon, and more after the first EARLY
 # steps, since looking takes time. Both are multiples of 60, which has many divisors: after so many steps a state on a

@@ -25,6 +25,11 @@ class Direction(nn.Module):
         super().__init__()
         self.layer = layer
 
+    @property
+    def input_size(self) -> int:
+        """The features of what it reads."""
+        return self.layer.input_size
+
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """The output ``(time, n, units)``, and the state after the last step."""
         output, states = self.layer(x, None if state is None else (tuple(state),))

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import tee
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -75,6 +76,7 @@ def each_part(
     part: str | None = None,
     forward: Forward | None = None,
     least: int = 1,
+    driven: bool = True,
     changes: bool = False,
 ) -> Result | dict[str, Result]:
     """The result of ``act(network, sequences, turn)`` for a network, or for the parts of a model.
@@ -86,6 +88,7 @@ def each_part(
         part: the name of the part to act on; all if not given.
         forward: ``forward(model, batch)`` runs the model on a batch.
         least: how many sequences ``act`` needs.
+        driven: whether it needs any. Otherwise it is given ``None`` where there are none.
         changes: whether ``act`` changes the network. What a part reads is then found again after each change, parts
             whose parameters require no gradients are left out, and if ``act`` fails all parts are as before.
 
@@ -97,6 +100,8 @@ def each_part(
     if forward is not None:
         check_callable("forward", forward, "called as forward(model, batch)")
     rnn = unwrapped(rnn)
+    if not driven and sequences is None and forward is None:
+        return act(_only_part(rnn, part), None, Turn())
     if part is None and forward is None:
         bare, sequences = _is_network(rnn, sequences)
         if bare:
@@ -118,6 +123,46 @@ def each_part(
                 data = _read_by(module_of_name(rnn, each.module), each.direction, reads[each.module].sequences())
                 results[each.name] = act(each.network, data, Turn.of(index, [each.name for each in parts]))
     return next(iter(results.values())) if len(results) == 1 else results
+
+
+def parts_of_each(
+    models: Sequence[nn.Module],
+    sequences: Any,
+    *,
+    part: str | None = None,
+    forward: Forward | None = None,
+    driven: bool = True,
+) -> list[Any]:
+    """The network of each of several models of one form, and what it reads of the same batches, ``(network, data)``.
+    Where the models have several parts, for each model a dict of these by name. The arguments are those of
+    :func:`each_part`.
+    """
+
+    def taken(network: nn.Module, data: Any, _: Turn) -> tuple[nn.Module, Any]:
+        return network, data
+
+    choices: dict[str, Any] = {"part": part, "forward": forward, "driven": driven}
+    if sequences is None or len(models) == 1:
+        return [each_part(taken, model, sequences, **choices) for model in models]
+    first = unwrapped(models[0])
+    bare, sequences = (False, sequences) if part or forward else _is_network(first, sequences)
+    if bare:  # once: an iterator has them no second time, and a data loader in another order
+        rows = _of_rows(sequences)
+        data = sequence_set(rows, batch_first=bool(getattr(first, "batch_first", False)))
+        return [each_part(taken, model, data, **choices) for model in models]
+    batches = tee(batches_of(sequences, first), len(models))
+    return [each_part(taken, *pair, **choices) for pair in zip(models, batches, strict=True)]
+
+
+def _only_part(model: nn.Module, part: str | None) -> nn.Module:
+    """The network that is meant where nothing is there to run a model on."""
+    if part is None and ("" in modules_with_state(model) or _takes_state(model)):
+        return model
+    parts = _parts(model, part)
+    if len(parts) > 1:
+        names = ", ".join(repr(each.name) for each in parts)
+        raise ValueError(f"part must choose whose states these are, one of {names}, got {part!r}")
+    return parts[0].network
 
 
 def _each_direction(
@@ -176,7 +221,8 @@ def _keeps_convention(module: nn.Module, first: Any) -> bool:
     """
     batch_first = bool(getattr(module, "batch_first", False))
     try:
-        data = sequence_set([first] if not isinstance(first, Tensor) else first, batch_first=batch_first)
+        given = first if isinstance(first, Tensor | SequenceSet) else [first]
+        data = sequence_set(given, batch_first=batch_first)
         like = example_of(module)
         u, _ = data.select(torch.arange(min(2, len(data)), device="cpu"))
         u = u[:4].to(like)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from multistable.dynamics.system.contexts import evaluating
 from multistable.dynamics.system.derivatives import Linear, jacobians, linear_layers
-from multistable.dynamics.system.system import States, System, divided, flat, system_of
+from multistable.dynamics.system.system import System, system_of
+from multistable.dynamics.system.whole_states import States, divided, flat
 
 ENTRIES = {"cpu": 2**20}
 MOST_ENTRIES = 2**26

@@ -19,9 +19,10 @@ from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.system.sequences import SequenceSet, check_batch_size, check_range
 from multistable.dynamics.system.states import StateSet, state_set
 from multistable.dynamics.system.threads import threads_that_pay
+from multistable.dynamics.system.whole_states import States, at_time, divided, flat, map_states, rows_of
 from multistable.networks.convert import is_only, torch_recurrences
 from multistable.networks.ensemble import Ensemble
-from multistable.networks.layers import CellLayer, Double, Layer, LayerState, Single, StackLayer
+from multistable.networks.layers import CellLayer, Double, Layer, Single, StackLayer
 from multistable.networks.rnn import RNN
 from multistable.networks.wrappers import unwrapped
 from multistable.scan import choose
@@ -30,9 +31,6 @@ from multistable.scan import choose
 WINDOW = 60
 # Sequences that have come to their end are left out so many times, down to so many: the products of fewer take as long.
 PARTS, LEAST_ROWS = 8, 16
-
-States = list[LayerState]
-"""The state of a network: one entry for each layer."""
 
 
 @dataclass(frozen=True)
@@ -368,40 +366,6 @@ def _check_taken_apart(rnn: nn.Module, allowed: bool) -> None:
             f"rnn must have no hooks and no forward of its own to be taken apart into members or halves, "
             f"got {type(rnn).__name__} with some: remove them for the call"
         )
-
-
-def map_states(change: Callable[..., Tensor], *states: Sequence[LayerState]) -> States:
-    """``change`` applied to every tensor of one or more states of the same structure."""
-
-    def cell_state(*fields: Any) -> Any:
-        changed = [change(*tensors) for tensors in zip(*fields, strict=True)]
-        return fields[0]._make(changed) if hasattr(fields[0], "_make") else tuple(changed)
-
-    return [tuple(cell_state(*cells) for cells in zip(*layer, strict=True)) for layer in zip(*states, strict=True)]
-
-
-def at_time(states: Sequence[LayerState], index: Tensor | int) -> States:
-    """States ``(..., n, d)`` at one time step, or each at its own, ``index (..., n)``, taken from states over time."""
-    if isinstance(index, int):
-        return map_states(lambda x: x[index], states)
-    where = index.unsqueeze(0).unsqueeze(-1)
-    return map_states(lambda x: x.gather(0, where.expand(1, *x.shape[1:])).squeeze(0), states)
-
-
-def rows_of(x: Tensor, index: Tensor) -> Tensor:
-    """Some rows ``(..., k)`` of ``(..., n, d)``."""
-    return x.gather(-2, index.unsqueeze(-1).expand(*index.shape, x.shape[-1]))
-
-
-def flat(states: Sequence[LayerState]) -> Tensor:
-    """The whole state as one vector ``(..., n, d)``: layer by layer, and [h, c] for LSTM."""
-    return torch.cat([field for layer in states for cell in layer for field in cell], dim=-1)
-
-
-def divided(x: Tensor, like: Sequence[LayerState]) -> States:
-    """The inverse of :func:`flat`: whole states ``(..., n, d)`` as the states of each layer, as ``like`` are made."""
-    parts = iter(x.split([field.shape[-1] for layer in like for cell in layer for field in cell], dim=-1))
-    return map_states(lambda _: next(parts), like)
 
 
 def _where(condition: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.measure.vaa_and_vaa_star import distances, proxy
-from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import States, at_time, flat, map_states
 from multistable.dynamics.warmup.gradient_steps import (
     Warming,
     check_finite,

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
-from multistable.dynamics.system.system import States, System, flat, map_states, rows_of
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import States, flat, map_states, rows_of
 
 # States are looked at after so many steps, and then each time that their number has doubled.
 FIRST_LOOK = 60

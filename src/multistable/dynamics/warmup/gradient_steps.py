@@ -13,7 +13,8 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.system.contexts import on_the_cpu
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
-from multistable.dynamics.system.system import States, System
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import States
 from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import Line

@@ -12,7 +12,8 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
-from multistable.dynamics.system.system import System, flat, map_states
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import flat, map_states
 from multistable.dynamics.warmup.foresight import Foresight
 from multistable.dynamics.warmup.goal import Goal
 

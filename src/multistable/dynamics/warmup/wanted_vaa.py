@@ -16,7 +16,8 @@ from torch import Tensor
 from multistable.dynamics.measure.vaa_and_vaa_star import proxy
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.sequences import SequenceSet
-from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.system.system import System
+from multistable.dynamics.system.whole_states import States, at_time, flat, map_states
 from multistable.dynamics.warmup.verification import WIDER
 from multistable.networks.layers import Layer, LayerState
 
