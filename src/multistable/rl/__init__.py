@@ -1,10 +1,10 @@
 """Reinforcement learning under partial observability (section 4.3, appendices B to D): T-Maze, replay, DRQN."""
 
 from multistable.rl.config import AgentConfig, Maze
-from multistable.rl.drqn import DRQN, Episode, Settings, input_size
+from multistable.rl.drqn import DRQN, Episode, Settings
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
 from multistable.rl.group import AgentGroup
-from multistable.rl.pomdp import POMDP, Outcome
+from multistable.rl.pomdp import POMDP, Outcome, input_size
 from multistable.rl.replay import Replay
 from multistable.rl.tmaze import TMaze
 

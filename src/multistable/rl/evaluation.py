@@ -72,7 +72,7 @@ class Evaluator:
             ]
         )
         copies = self._starts.shape[1]
-        self._player = Player(agents.network, agents.pomdp, copies, reward_input=agents.settings.reward_input)
+        self._player = Player(agents.network, len(agents), agents.pomdp, copies, reward_input=agents.settings.reward_input)
 
     def evaluate(self, *, vaa: bool = False, warn: bool = True, **measure_options: Any) -> Evaluation:
         """Play; with ``vaa`` also measure the networks on the histories of their buffers (Algorithm 1).
@@ -118,12 +118,12 @@ def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:
         draws = generator(agents.seeds[index], "measure")
         try:
             return measure(
-                member, agents.replay.histories(index), generator=draws, **({"progress": False} | options)
+                member, agents.histories(index), generator=draws, **({"progress": False} | options)
             ).vaa
         except DivergedError:
             return None
 
-    return [vaa(index, member) for index, member in enumerate(agents.network.rnn.unstack())]
+    return [vaa(index, member) for index, member in enumerate(agents.members())]
 
 
 def watch(

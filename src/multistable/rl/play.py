@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from multistable.rl.network import QNetwork, fields_of
-from multistable.rl.pomdp import POMDP
+from multistable.rl.network import fields_of, initial_state
+from multistable.rl.pomdp import POMDP, input_size
 from multistable.rl.replay import Episodes
 from multistable.scan.graphs import Graphed
 
@@ -29,17 +29,19 @@ class Player:
     """R agents, each in n copies of a process. All episodes are written into the same tensors.
 
     Args:
-        network: the Q-networks; agents act greedily on their values.
+        network: of the agents, called as ``network(x, state) -> (values, state)`` with inputs ``(R, n, features)`` and
+            values ``(R, n, actions)``; agents act greedily on these.
+        agents: R.
         pomdp: the process to play.
         copies: n.
         reward_input: inputs are (a_{t-1}, o_t, r_{t-1}) instead of (a_{t-1}, o_t).
     """
 
-    def __init__(self, network: QNetwork, pomdp: POMDP, copies: int, *, reward_input: bool) -> None:
+    def __init__(self, network: nn.Module, agents: int, pomdp: POMDP, copies: int, *, reward_input: bool) -> None:
         self.network, self.pomdp, self.reward_input = network, pomdp, reward_input
-        shape, H = (len(network.rnn), copies), pomdp.horizon
+        shape, H, features = (agents, copies), pomdp.horizon, input_size(pomdp, reward_input=reward_input)
         options: dict[str, Any] = {"device": pomdp.device, "dtype": pomdp.dtype}
-        self.inputs = torch.zeros(H + 1, *shape, network.rnn.network.input_size, **options)
+        self.inputs = torch.zeros(H + 1, *shape, features, **options)
         self.actions = torch.zeros(H, *shape, device=pomdp.device, dtype=torch.long)
         self.rewards = torch.zeros(H, *shape, **options)
         self.lengths = torch.zeros(shape, device=pomdp.device, dtype=torch.long)
@@ -47,7 +49,7 @@ class Player:
         self._alive = torch.zeros_like(self.terminated)
         self._explores = torch.zeros(H, *shape, device=pomdp.device, dtype=torch.bool)
         self._exploration = torch.zeros_like(self.actions)
-        self._memory = network.initial_state(copies)
+        self._memory = initial_state(network, agents, copies, features)
         self._state: Tensor | None = None
         self._times = torch.arange(H, device=pomdp.device)
         self._one_hot = torch.eye(pomdp.actions, **options)
@@ -88,7 +90,11 @@ class Player:
         values, after = self.network(self.inputs[t][0], memory)
         for field, new in zip(self._memory, fields_of(after), strict=True):
             field.copy_(new)
-        return self._act(t, torch.where(self._explores[t][0], self._exploration[t][0], values.argmax(dim=-1)))
+        return self._act(t, self._choose(t, values))
+
+    def _choose(self, t: Tensor, values: Tensor) -> Tensor:
+        """The action in every copy: the best, or one of exploration."""
+        return torch.where(self._explores[t][0], self._exploration[t][0], values.argmax(dim=-1))
 
     def _exploring_step(self, t: Tensor) -> Tensor:
         return self._act(t, self._exploration[t][0])
