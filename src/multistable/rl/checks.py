@@ -27,16 +27,16 @@ def flags_of(given: Any) -> list[bool]:
 
 def check_agents(network: nn.Module, count: int, agents: Any) -> None:
     """Check that the arguments of ``agents`` fit each other, and ``count`` networks such as ``network``."""
+    also = agents.settings.inputs
+    inputs = input_size(agents.pomdp, **also)
+    read = "the previous action, " * also["action_input"] + "the observation"
+    read += " and the previous reward" * also["reward_input"]
     for name, values in (("seeds", agents.seeds), ("warm", agents.warm)):
         if len(values) != count:
             raise ValueError(f"{name} must have one entry for each of {count} agents, got {len(values)}")
-    expected = input_size(agents.pomdp, reward_input=agents.settings.reward_input)
-    given = getattr(network, "input_size", expected)
-    if given != expected:
-        raise ValueError(
-            f"networks must have input_size = {expected}, for the previous action, the observation"
-            f"{' and the previous reward' if agents.settings.reward_input else ''}, got {given}"
-        )
+    given = getattr(network, "input_size", inputs)
+    if given != inputs:
+        raise ValueError(f"networks must have input_size = {inputs}, for {read}, got {given}")
     like = next(network.parameters())
     if (like.device, like.dtype) != (agents.pomdp.device, agents.pomdp.dtype):
         raise ValueError(

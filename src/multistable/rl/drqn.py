@@ -68,6 +68,11 @@ class Settings:
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """What is read beside the observation, as :func:`input_size` and players take it."""
+        return {"action_input": True, "reward_input": self.reward_input}
+
 
 class Episode(NamedTuple):
     """The outcome of an episode of training for each of R agents; the tensors are on the agents' device."""
@@ -120,7 +125,7 @@ class DRQN:
             device=pomdp.device,
             dtype=pomdp.dtype,
         )
-        self.player = Player(self.network, len(members), pomdp, 1, reward_input=settings.reward_input)
+        self.player = Player(self.network, len(members), pomdp, 1, **settings.inputs)
         self.parameters = dict(self.network.named_parameters())
         self.optimiser = self._adam(0)
         self.episode = 0
@@ -130,6 +135,11 @@ class DRQN:
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    @property
+    def at_once(self) -> int:
+        """Episodes of an agent between two moments at which it can be looked at."""
+        return 1
 
     def train(self, episodes: int) -> Iterator[Episode]:
         """Train by Algorithm 4 until ``episodes`` episodes have been played, from where training stopped before.

@@ -35,11 +35,22 @@ class Player:
         pomdp: the process to play.
         copies: n.
         reward_input: inputs are (a_{t-1}, o_t, r_{t-1}) instead of (a_{t-1}, o_t).
+        action_input: whether a_{t-1} is among them.
     """
 
-    def __init__(self, network: nn.Module, agents: int, pomdp: POMDP, copies: int, *, reward_input: bool) -> None:
-        self.network, self.pomdp, self.reward_input = network, pomdp, reward_input
-        shape, H, features = (agents, copies), pomdp.horizon, input_size(pomdp, reward_input=reward_input)
+    def __init__(
+        self,
+        network: nn.Module,
+        agents: int,
+        pomdp: POMDP,
+        copies: int,
+        *,
+        reward_input: bool,
+        action_input: bool,
+    ) -> None:
+        self.network, self.pomdp, self.reward_input, self.action_input = network, pomdp, reward_input, action_input
+        shape, H = (agents, copies), pomdp.horizon
+        features = input_size(pomdp, action_input=action_input, reward_input=reward_input)
         options: dict[str, Any] = {"device": pomdp.device, "dtype": pomdp.dtype}
         self.inputs = torch.zeros(H + 1, *shape, features, **options)
         self.actions = torch.zeros(H, *shape, device=pomdp.device, dtype=torch.long)
@@ -79,7 +90,8 @@ class Player:
         self._state.copy_(state)
         for field in (self.inputs[0], self.rewards, self.lengths, self.terminated, *self._memory):
             field.zero_()
-        self.inputs[0, ..., self.pomdp.actions : self.pomdp.actions + self.pomdp.observation_size] = observation
+        first = self.pomdp.actions if self.action_input else 0
+        self.inputs[0, ..., first : first + self.pomdp.observation_size] = observation
         self._alive.fill_(True)
         self._explores.copy_(chance.explores, non_blocking=True)
         self._exploration.copy_(chance.actions, non_blocking=True)
@@ -107,8 +119,9 @@ class Player:
         reward = outcome.reward * self._alive
         self.actions[t] = action
         self.rewards[t] = reward
-        parts = (self._one_hot[action], outcome.observation, reward.unsqueeze(-1))
-        self.inputs[t + 1] = torch.cat(parts if self.reward_input else parts[:2], dim=-1)
+        parts = [self._one_hot[action]] if self.action_input else []
+        parts += [outcome.observation, *([reward.unsqueeze(-1)] if self.reward_input else [])]
+        self.inputs[t + 1] = torch.cat(parts, dim=-1)
         self.lengths += self._alive
         self.terminated |= outcome.terminated & self._alive
         self._alive &= ~outcome.ended
