@@ -98,7 +98,8 @@ def train(name: str, cell: str, versions: Sequence[str], asked: argparse.Namespa
         agents.prepare()
     warmed, every = time.process_time(), 5 * task.copies
     found = []
-    for seen in watch(agents, asked.episodes or task.episodes, evaluate_every=every, measure_every=2 * every, **MEASURE):
+    episodes = asked.episodes or task.episodes
+    for seen in watch(agents, episodes, evaluate_every=every, measure_every=2 * every, **MEASURE):
         found.append(seen)
         print(f"{name} {cell} {seen.episode:6d}", *(f"{value:.2f}" for value in seen.returns), flush=True)
     seconds = (time.process_time() - warmed) / len(kinds)
@@ -148,10 +149,15 @@ def draw(rows: Sequence[dict[str, Any]], name: str, path: Path) -> None:
                     known = [i for i, value in enumerate(curves[0][quantity]) if value is not None]
                     values = [[row[quantity][i] for i in known] for row in curves]
                     curve(axes, [curves[0]["episode"][i] for i in known], values, style)
-            name_axes(axes, "episodes", "return of the greedy policy" if quantity == "return" else "VAA")
+            name_axes(axes, "episodes", "return" if quantity == "return" else "VAA")
             axes.set_title(f"{TASKS[name].title}: {cell.upper()}", fontsize=10)
     legend_below(drawn, list(panels))
     png(drawn, path)
+
+
+def first_at(best: float, row: dict[str, Any]) -> str:
+    """After how many episodes an agent first had such a return."""
+    return next((str(e) for e, r in zip(row["episode"], row["return"], strict=True) if r >= best), "never")
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
@@ -162,8 +168,7 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
         mine = [row for row in rows if (row["task"], row["cell"], row["version"]) == key]
         task, cell, version = TASKS[key[0]], key[1].upper(), STYLES[key[2]].label
         ends = ", ".join(f"{row['return'][-1]:.2f}" for row in mine)
-        firsts = [next((e for e, r in zip(row["episode"], row["return"], strict=True) if r >= task.best), None) for row in mine]
-        learned = ", ".join("never" if first is None else str(first) for first in firsts)
+        learned = ", ".join(first_at(task.best, row) for row in mine)
         looks = [[value for value in row["vaa"] if value is not None] for row in mine]
         vaa = ", ".join(f"{look[0]:.2f} to {look[-1]:.2f}" for look in looks if look)
         seconds = sum(row["seconds"] + row["warmup_seconds"] for row in mine) / len(mine)

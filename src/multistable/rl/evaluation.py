@@ -122,9 +122,7 @@ def network_vaa(agents: Agents, **options: Any) -> list[float | None]:
     def vaa(index: int, member: RNN) -> float | None:
         draws = generator(agents.seeds[index], "measure")
         try:
-            return measure(
-                member, agents.histories(index), generator=draws, **({"progress": False} | options)
-            ).vaa
+            return measure(member, agents.histories(index), generator=draws, **({"progress": False} | options)).vaa
         except DivergedError:
             return None
 
