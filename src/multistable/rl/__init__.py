@@ -4,6 +4,7 @@ from multistable.rl.config import AgentConfig, Maze
 from multistable.rl.drqn import DRQN, Episode, Settings
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
 from multistable.rl.group import AgentGroup
+from multistable.rl.histories import collect
 from multistable.rl.passive_tmaze import PassiveTMaze
 from multistable.rl.pomdp import POMDP, Outcome, input_size
 from multistable.rl.ppo import PPO, PPOSettings, Update
@@ -27,6 +28,7 @@ __all__ = [
     "Settings",
     "TMaze",
     "Update",
+    "collect",
     "first_optimal",
     "greedy_policy",
     "input_size",

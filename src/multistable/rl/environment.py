@@ -1,4 +1,4 @@
-"""T-Mazes as Gymnasium environments; importing this module registers ``multistable/TMaze-v0`` and ``PassiveTMaze-v0``."""
+"""T-Mazes as Gymnasium environments; importing this module registers ``TMaze-v0`` and ``PassiveTMaze-v0``."""
 
 from typing import Any
 
