@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import multistable as ms
 from multistable.experiments.figures import curve, figure, name_axes, png
 from multistable.experiments.pictures import legend_below
@@ -37,7 +39,6 @@ MEASURE = {"batches": 4, "stabilisation": 2000}
 def masked_cartpole() -> POMDP:
     """CartPole without its velocities: position and angle remain."""
     import gymnasium
-    import numpy as np
     from gymnasium.wrappers import TransformObservation
 
     from multistable.rl.gym_agent import GymPOMDP
@@ -140,9 +141,10 @@ def add(rows: Sequence[dict[str, Any]], stored: Path) -> None:
 def draw(rows: Sequence[dict[str, Any]], name: str, path: Path) -> None:
     """The returns of the greedy policies on a task, and VAA beside them, a row of panels for each cell."""
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    drawn, panels = figure(6.4, 2.6 * len(cells), columns=2, rows=len(cells))
+    drawn, grid = figure(6.4, 2.4 * len(cells) + 0.4, columns=2, rows=len(cells))
+    panels = list(np.ravel(grid))
     for index, cell in enumerate(cells):
-        for quantity, axes in zip(("return", "vaa"), panels[2 * index :], strict=False):
+        for quantity, axes in zip(("return", "vaa"), panels[2 * index : 2 * index + 2], strict=True):
             for version, style in STYLES.items():
                 curves = [row for row in rows if (row["cell"], row["version"]) == (cell, version)]
                 if curves:
@@ -151,7 +153,7 @@ def draw(rows: Sequence[dict[str, Any]], name: str, path: Path) -> None:
                     curve(axes, [curves[0]["episode"][i] for i in known], values, style)
             name_axes(axes, "episodes", "return" if quantity == "return" else "VAA")
             axes.set_title(f"{TASKS[name].title}: {cell.upper()}", fontsize=10)
-    legend_below(drawn, list(panels))
+    legend_below(drawn, panels)
     png(drawn, path)
 
 
