@@ -5,7 +5,7 @@ one tried. A cue is to be remembered through a corridor in which every step has 
 its greedy policy turns right in 99% of some hundred mazes that it has not played in, twice in a row.
 
 The warmup reads mazes of length 100 at most: attractors are those of the network, whatever the length of a corridor.
-Its seconds count. What was tried is stored after each length, and tried again only with other arguments.
+Its seconds count. All that was seen is stored at each look. A length that was stopped on the way is begun anew.
 
 Run: python benchmarks/record.py --minutes 10 --device cuda --output record_h200.json
      python benchmarks/record.py --minutes 10 --clock cpu --seeds 1 --copies 32 --output record_cpu.json
@@ -17,7 +17,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ def networks(asked: argparse.Namespace, length: int, settings: PPOSettings) -> l
     return [member for member in agents.members() if isinstance(member, ms.RNN)]
 
 
-def attempt(length: int, asked: argparse.Namespace, now: Callable[[], float]) -> dict[str, Any]:
-    """Train new agents in mazes of one length until all have learned, or time is up."""
+def attempt(length: int, asked: argparse.Namespace, now: Callable[[], float]) -> Iterator[dict[str, Any]]:
+    """Train new agents in mazes of one length until all have learned, or time is up: what is known at each look."""
     began = now()
     settings = PPOSettings(copies=asked.copies, lr=asked.lr, action_input=False)
     made = networks(asked, length, settings)
@@ -72,7 +72,8 @@ def attempt(length: int, asked: argparse.Namespace, now: Callable[[], float]) ->
     judge, seen = Judge(agents), list[dict[str, Any]]()
     learned: list[dict[str, float] | None] = [None] * asked.seeds
     before = [0.0] * asked.seeds
-    while None in learned and now() - began < 60 * asked.minutes:
+    over = False
+    while not over:
         for _ in range(asked.every):
             update = agents.update()
         right, seconds = judge(), round(now() - began, 1)
@@ -83,7 +84,11 @@ def attempt(length: int, asked: argparse.Namespace, now: Callable[[], float]) ->
         played = update.returns.tolist()
         seen.append({"episodes": agents.episode, "seconds": seconds, "right": right, "right when playing": played})
         print(f"L = {length}: {agents.episode} episodes, {seconds:.0f} s, right {right}", flush=True)
-    return {"length": length, "warmup_seconds": round(warmed, 1), "learned": learned, "seen": seen}
+        over = None not in learned or seconds >= 60 * asked.minutes
+        yield {
+            **{"length": length, "over": over, "warmup_seconds": round(warmed, 1)},
+            **{"learned": list(learned), "seen": seen},
+        }
 
 
 def parse() -> argparse.Namespace:
@@ -117,14 +122,15 @@ def main() -> None:
         stored = json.loads(asked.output.read_text())
         if stored["settings"] != settings:
             raise SystemExit(f"{asked.output} is of other arguments: name another output")
-        tried = stored["tried"]
+        tried = [one for one in stored["tried"] if one["over"]]
     warnings.simplefilter("ignore", ms.WarmupWarning)
     while not tried or any(tried[-1]["learned"]):
         length = 2 * tried[-1]["length"] if tried else asked.first
         with ms.engine(precision=asked.precision):
-            tried.append(attempt(length, asked, CLOCKS[asked.clock]))
-        lines = ",\n".join(json.dumps(one) for one in tried)
-        asked.output.write_text(f'{{"settings": {json.dumps(settings)},\n"tried": [\n{lines}\n]}}\n')
+            for known in attempt(length, asked, CLOCKS[asked.clock]):
+                lines = ",\n".join(json.dumps(one) for one in [*tried, known])
+                asked.output.write_text(f'{{"settings": {json.dumps(settings)},\n"tried": [\n{lines}\n]}}\n')
+        tried.append(known)
     for one in tried:
         told = ["not" if x is None else f"{x['episodes']} episodes, {x['seconds']} s" for x in one["learned"]]
         print(f"L = {one['length']}: {'; '.join(told)}")

@@ -80,7 +80,8 @@ class PassiveTMaze(POMDP):
     def observe(self, state: Tensor) -> Tensor:
         """The observations of states ``(...)`` but for noise, as indices into ``OBSERVATIONS``."""
         time, cue, _ = self._parts(state)
-        return torch.where(time == 0, cue, torch.where(time < self.length, 2, 3))
+        corridor = OBSERVATIONS.index("corridor")
+        return torch.where(time == 0, cue, corridor + (time >= self.length))  # no number is copied to a GPU
 
     def optimal(self, returns: Tensor, lengths: Tensor) -> Tensor:
         """Whether policies turned right in every episode, the last dimension."""

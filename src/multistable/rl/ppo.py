@@ -219,18 +219,17 @@ class PPO:
             options: those of :func:`multistable.warmup`.
         """
         self._histories = None  # they were those of other weights
-        if not any(self.warm):
-            return
-        rounds = range(-(-WARMUP_EPISODES // self.settings.copies))
+        rounds = range(-(-WARMUP_EPISODES // self.settings.copies) if any(self.warm) else 0)
         played = [self._histories_of("warmup episodes", number) for number in rounds]
         for index in range(len(self)):
             if self.warm[index]:
                 sequences = [history for histories in played for history in histories[index]]
-                (member,) = self._rnn.select([index]).unstack() if self._stacked else (self._rnn,)
+                rnn: Any = self.network.rnn
+                (member,) = rnn.select([index]).unstack() if self._stacked else (rnn,)
                 draws = generator(self.seeds[index], "warmup")
                 self.warmups[index] = warmup(member, sequences, generator=draws, **options)
                 if self._stacked:
-                    self._rnn.replace([index], Ensemble([member]))
+                    rnn.replace([index], Ensemble([member]))
 
     def histories(self, index: int) -> list[Tensor]:
         """The inputs of ``copies`` episodes of an agent with its present policy, each ``(time, features)``."""
@@ -240,7 +239,8 @@ class PPO:
 
     def members(self) -> list[nn.Module]:
         """The recurrent part of each agent as it is now, copied."""
-        return list(self._rnn.unstack()) if self._stacked else [copy.deepcopy(self._rnn)]
+        rnn = self.network.rnn
+        return [*rnn.unstack()] if isinstance(rnn, Ensemble) else [copy.deepcopy(rnn)]
 
     def play(self, *purpose: str | int) -> None:
         """Play ``copies`` episodes of each agent. What is random in them follows from its seed and ``purpose``."""
@@ -252,10 +252,8 @@ class PPO:
     def update(self) -> Update:
         """Play and learn: one update of each agent."""
         self.play("episodes", self.episode)
-        batch, told = self.batch(), []
-        for number in range(self.settings.passes):
-            for part in self._parts(batch, number):
-                told.append(self.descend(self.losses(part)))
+        batch, passes = self.batch(), range(self.settings.passes)
+        told = [self.descend(self.losses(part)) for number in passes for part in self._parts(batch, number)]
         self.episode += self.settings.copies
         returns, lengths = self.player.rewards.sum(dim=0).mean(dim=-1), self.player.lengths.to(self.pomdp.dtype)
         loss, entropy = torch.stack(told).mean(dim=0)
@@ -308,8 +306,9 @@ class PPO:
         if other or {n: t.shape for n, t in mine.items()} != {n: t.shape for n, t in tensors.items()}:
             raise ValueError(f"the state is that of agents with other {', '.join(other) or 'networks'}")
         self.episode, self.prepared = notes["episode"], notes["prepared"]
-        steps = self.settings.passes * self.settings.minibatches
-        self.optimiser = self._adam(self.episode // self.settings.copies * steps)
+        updates = self.episode // self.settings.copies
+        self.optimiser = self._adam(updates * self.settings.passes * self.settings.minibatches)
+        self._histories = None  # they were those of other weights
         for name, value in self.state()[0].items():
             value.copy_(tensors[name])
 
@@ -319,12 +318,8 @@ class PPO:
         return {"seeds": self.seeds, "warm": self.warm, "settings": settings, "horizon": self.pomdp.horizon}
 
     @property
-    def _rnn(self) -> Any:
-        return self.network.rnn
-
-    @property
     def _stacked(self) -> bool:
-        return isinstance(self._rnn, Ensemble)
+        return isinstance(self.network.rnn, Ensemble)
 
     def _histories_of(self, *purpose: str | int) -> list[list[Tensor]]:
         """The inputs of the episodes of each agent, played for this purpose."""
@@ -337,8 +332,8 @@ class PPO:
 
     def _parts(self, batch: Batch, number: int) -> Iterator[Batch]:
         """The minibatches of a pass, each with its own episodes of each agent."""
-        purpose, n = ("order", self.episode, number), self.settings.copies
-        orders = torch.stack([torch.randperm(n, generator=generator(seed, *purpose)) for seed in self.seeds])
+        n, draws = self.settings.copies, [generator(seed, "order", self.episode, number) for seed in self.seeds]
+        orders = torch.stack([torch.randperm(n, generator=draw) for draw in draws])
         agents = torch.arange(len(self)).unsqueeze(-1).to(batch.valid.device)
         for chosen in orders.to(agents.device).chunk(self.settings.minibatches, dim=1):
             yield Batch(*(field[:, agents, chosen] for field in batch))
