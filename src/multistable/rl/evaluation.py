@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integer
 from multistable.dynamics.measure import DivergedError, measure
-from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
 from multistable.rl.play import Chance, Player
 from multistable.rl.ppo import PPO
@@ -119,7 +118,7 @@ def network_vaa(agents: Agents, **options: Any) -> list[float | None]:
         options: those of :func:`multistable.measure`.
     """
 
-    def vaa(index: int, member: RNN) -> float | None:
+    def vaa(index: int, member: nn.Module) -> float | None:
         draws = generator(agents.seeds[index], "measure")
         try:
             return measure(member, agents.histories(index), generator=draws, **({"progress": False} | options)).vaa
