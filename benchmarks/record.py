@@ -4,8 +4,9 @@ Each length, twice the one before, is given the same minutes to new agents; the 
 one tried. A cue is to be remembered through a corridor in which every step has noise. An agent has learned a maze when
 its greedy policy turns right in 99% of some hundred mazes that it has not played in, twice in a row.
 
-The warmup reads mazes of length 100 at most: attractors are those of the network, whatever the length of a corridor.
-Its seconds count. All that was seen is stored at each look. A length that was stopped on the way is begun anew.
+The warmup reads mazes of length 100 at most: attractors are those of the network, whatever the length of a corridor. So
+it is done once, and its seconds count for each length. All that was seen is stored at each look. A length that was
+stopped on the way is begun anew.
 
 Run: python benchmarks/record.py --minutes 10 --device cuda --output record_h200.json
      python benchmarks/record.py --minutes 10 --clock cpu --seeds 1 --copies 32 --output record_cpu.json
@@ -17,7 +18,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,9 @@ class Judge:
         return self._player.rewards.sum(dim=0).mean(dim=-1).tolist()
 
 
-def networks(asked: argparse.Namespace, length: int, settings: PPOSettings) -> list[ms.RNN]:
+def networks(asked: argparse.Namespace, settings: PPOSettings) -> list[ms.RNN]:
     """The networks before training, warmed up on episodes of a short maze."""
-    maze = PassiveTMaze(min(length, WARMUP_LENGTH), noise=asked.noise, device=asked.device)
+    maze = PassiveTMaze(min(asked.first, WARMUP_LENGTH), noise=asked.noise, device=asked.device)
     seeds, features = range(asked.seeds), input_size(maze, **settings.inputs)
     made = [
         ms.RNN(asked.cell, features, asked.hidden, generator=generator(s, "weights")).to(maze.device) for s in seeds
@@ -61,12 +62,15 @@ def networks(asked: argparse.Namespace, length: int, settings: PPOSettings) -> l
     return [member for member in agents.members() if isinstance(member, ms.RNN)]
 
 
-def attempt(length: int, asked: argparse.Namespace, now: Callable[[], float]) -> Iterator[dict[str, Any]]:
-    """Train new agents in mazes of one length until all have learned, or time is up: what is known at each look."""
-    began = now()
-    settings = PPOSettings(copies=asked.copies, lr=asked.lr, action_input=False)
-    made = networks(asked, length, settings)
-    warmed = now() - began
+def attempt(
+    length: int, made: Sequence[ms.RNN], warmed: float, settings: PPOSettings, asked: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """Train new agents in mazes of one length until all have learned, or time is up: what is known at each look.
+
+    ``made`` are their networks, whose warmup took ``warmed`` seconds.
+    """
+    now = CLOCKS[asked.clock]
+    began = now() - warmed
     maze = PassiveTMaze(length, noise=asked.noise, device=asked.device)
     agents = PPO(maze, made, seeds=list(range(asked.seeds)), settings=settings)
     judge, seen = Judge(agents), list[dict[str, Any]]()
@@ -118,16 +122,20 @@ def main() -> None:
     on_gpu = torch.device(asked.device).type == "cuda"
     settings |= {"where": torch.cuda.get_device_name() if on_gpu else platform.machine(), "torch": torch.__version__}
     tried: list[dict[str, Any]] = []
+    of_ppo = PPOSettings(copies=asked.copies, lr=asked.lr, action_input=False)
     if asked.output.exists():
         stored = json.loads(asked.output.read_text())
         if stored["settings"] != settings:
             raise SystemExit(f"{asked.output} is of other arguments: name another output")
         tried = [one for one in stored["tried"] if one["over"]]
     warnings.simplefilter("ignore", ms.WarmupWarning)
+    began = CLOCKS[asked.clock]()
+    made = networks(asked, of_ppo)
+    warmed = CLOCKS[asked.clock]() - began
     while not tried or any(tried[-1]["learned"]):
         length = 2 * tried[-1]["length"] if tried else asked.first
         with ms.engine(precision=asked.precision):
-            for known in attempt(length, asked, CLOCKS[asked.clock]):
+            for known in attempt(length, made, warmed, of_ppo, asked):
                 lines = ",\n".join(json.dumps(one) for one in [*tried, known])
                 asked.output.write_text(f'{{"settings": {json.dumps(settings)},\n"tried": [\n{lines}\n]}}\n')
         tried.append(known)
