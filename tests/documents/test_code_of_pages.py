@@ -120,7 +120,7 @@ def test_the_example_of_a_task_runs(tmp_path):
 @pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
 def test_agents_are_trained_as_shown():
     """In a short maze, with small networks and few episodes."""
-    maze, env, agents, configs, own, *_ = blocks(GUIDE / "agents.md")
+    maze, env, agents, configs, own, ppo, *_ = blocks(GUIDE / "agents.md")
     names = run(maze, env)
     assert (names["maze"].horizon, names["maze"].optimal_return, names["maze"].optimal_length) == (60, 4.0, 21)
     episodes = ("1000, evaluate_every=20, measure_every=100", "2, evaluate_every=2, measure_every=2")
@@ -130,3 +130,7 @@ def test_agents_are_trained_as_shown():
     size = ("Maze(20), ", "Maze(3), hidden_size=6, num_layers=1, capacity=500, stabilisation=200, cell=")
     names = run(smaller(configs, size, ("episodes=1000", "episodes=20"), ("range(3)", "range(1)")))
     assert len(names["folders"]) == 2
+    pairs = (("[0, 1, 0, 1]", "[0, 0]"), ("[False] * 2 + [True] * 2", "[False, True]"))
+    episodes = ("1920, evaluate_every=320", "4, evaluate_every=4"), ("s(action_input", "s(copies=4, action_input")
+    names = run(smaller(ppo, *pairs, *episodes, ("Maze(100,", "Maze(3,"), (" 64,", " 6,")))
+    assert names["evaluation"].episode == 4

@@ -1,16 +1,20 @@
 """Reinforcement learning under partial observability (section 4.3, appendices B to D): T-Maze, replay, DRQN."""
 
 from multistable.rl.config import AgentConfig, Maze
-from multistable.rl.drqn import DRQN, Episode, Settings, input_size
+from multistable.rl.drqn import DRQN, Episode, Settings
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
 from multistable.rl.group import AgentGroup
-from multistable.rl.pomdp import POMDP, Outcome
+from multistable.rl.histories import collect
+from multistable.rl.passive_tmaze import PassiveTMaze
+from multistable.rl.pomdp import POMDP, Outcome, input_size
+from multistable.rl.ppo import PPO, PPOSettings, Update
 from multistable.rl.replay import Replay
 from multistable.rl.tmaze import TMaze
 
 __all__ = [
     "DRQN",
     "POMDP",
+    "PPO",
     "AgentConfig",
     "AgentGroup",
     "Episode",
@@ -18,9 +22,13 @@ __all__ = [
     "Evaluator",
     "Maze",
     "Outcome",
+    "PPOSettings",
+    "PassiveTMaze",
     "Replay",
     "Settings",
     "TMaze",
+    "Update",
+    "collect",
     "first_optimal",
     "greedy_policy",
     "input_size",

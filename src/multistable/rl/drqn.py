@@ -1,7 +1,6 @@
 """Deep recurrent Q-learning (Algorithm 4, appendix C), of several agents at once."""
 
 import dataclasses
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from multistable import arguments
 from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.networks import RNN, Ensemble
+from multistable.rl.checks import check_agents, flags_of, seeds_of
 from multistable.rl.network import QNetwork, Stage, stages_of
 from multistable.rl.play import Chance, Player
 from multistable.rl.pomdp import POMDP
@@ -68,6 +68,11 @@ class Settings:
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @property
+    def inputs(self) -> dict[str, bool]:
+        """What is read beside the observation, as :func:`input_size` and players take it."""
+        return {"action_input": True, "reward_input": self.reward_input}
+
 
 class Episode(NamedTuple):
     """The outcome of an episode of training for each of R agents; the tensors are on the agents' device."""
@@ -107,9 +112,9 @@ class DRQN:
     ) -> None:
         settings = Settings() if settings is None else settings
         members = networks.unstack() if isinstance(networks, Ensemble) else _networks(networks)
-        self.pomdp, self.settings, self.seeds = pomdp, settings, _seeds(seeds)
-        self.warm = [warm] * len(members) if isinstance(warm, bool) else _flags(warm)
-        _check(members, self)
+        self.pomdp, self.settings, self.seeds = pomdp, settings, seeds_of(seeds)
+        self.warm = [warm] * len(members) if isinstance(warm, bool) else flags_of(warm)
+        check_agents(members[0], len(members), self)
         self.network, self.target = (QNetwork(members, self._readouts(members)) for _ in range(2))
         self.target.requires_grad_(False)
         self.replay = Replay(
@@ -120,7 +125,7 @@ class DRQN:
             device=pomdp.device,
             dtype=pomdp.dtype,
         )
-        self.player = Player(self.network, pomdp, 1, reward_input=settings.reward_input)
+        self.player = Player(self.network, len(members), pomdp, 1, **settings.inputs)
         self.parameters = dict(self.network.named_parameters())
         self.optimiser = self._adam(0)
         self.episode = 0
@@ -130,6 +135,11 @@ class DRQN:
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    @property
+    def at_once(self) -> int:
+        """Episodes of an agent between two moments at which it can be looked at."""
+        return 1
 
     def train(self, episodes: int) -> Iterator[Episode]:
         """Train by Algorithm 4 until ``episodes`` episodes have been played, from where training stopped before.
@@ -183,10 +193,18 @@ class DRQN:
             raise ValueError(f"capacity must be at least the batch_size of the warmup, {size}, got {capacity}")
         (member,) = self.network.rnn.select([index]).unstack()
         draws = generator(self.seeds[index], "warmup")
-        history = warmup(member, self.replay.histories(index), generator=draws, **options)
+        history = warmup(member, self.histories(index), generator=draws, **options)
         self.network.replace(index, member)
         self.warmups[index] = history
         return history
+
+    def histories(self, index: int) -> list[Tensor]:
+        """The histories in the buffer of one agent, each ``(time, features)``."""
+        return self.replay.histories(index)
+
+    def members(self) -> list[RNN]:
+        """The recurrent part of each agent as it is now, copied."""
+        return self.network.rnn.unstack()
 
     def play(self) -> Episodes:
         """Play the next episode of each agent, epsilon-greedy. The episode after it overwrites its tensors."""
@@ -310,16 +328,6 @@ class DRQN:
         return {"seeds": self.seeds, "warm": self.warm, "settings": settings, "horizon": self.pomdp.horizon}
 
 
-def input_size(pomdp: POMDP, *, reward_input: bool = False) -> int:
-    """The features of a Q-network's inputs: (a_{t-1}, o_t), and the previous reward where asked for."""
-    if not isinstance(pomdp, POMDP):
-        raise TypeError(
-            f"pomdp must be a POMDP, for instance TMaze(20), got {pomdp!r}; multistable.rl.gym_agent.GymPOMDP makes "
-            "one from the id of a Gymnasium environment, or from a function that makes the environment"
-        )
-    return pomdp.actions + pomdp.observation_size + reward_input
-
-
 def _rounded(size: int, most: int) -> int:
     """``size`` rounded up to one of few parts of ``most``."""
     part = -(-most // RECORDED_SIZES)
@@ -334,41 +342,6 @@ def _networks(given: Any) -> list[RNN]:
         got = f"{type(given).__name__} of {kinds}" if isinstance(given, Iterable) else type(given).__name__
         raise TypeError(f"networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them, got {got}")
     return members
-
-
-def _seeds(given: Any) -> list[int]:
-    """The seeds of :class:`DRQN`."""
-    try:
-        return [operator.index(seed) for seed in given]
-    except TypeError:
-        raise TypeError(f"seeds must be a list of integers, one for each agent, got {given!r}") from None
-
-
-def _flags(given: Any) -> list[bool]:
-    """``warm`` of :class:`DRQN`, where it is not one value for all."""
-    flags: list[Any] = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(flag, bool) for flag in flags):
-        raise TypeError(f"warm must be True or False, or a list of these, one for each agent, got {given!r}")
-    return flags
-
-
-def _check(members: Sequence[RNN], agents: DRQN) -> None:
-    """Check that the arguments of :class:`DRQN` fit each other."""
-    for name, values in (("seeds", agents.seeds), ("warm", agents.warm)):
-        if len(values) != len(members):
-            raise ValueError(f"{name} must have one entry for each of {len(members)} agents, got {len(values)}")
-    expected = input_size(agents.pomdp, reward_input=agents.settings.reward_input)
-    if members[0].input_size != expected:
-        raise ValueError(
-            f"networks must have input_size = {expected}, for the previous action, the observation"
-            f"{' and the previous reward' if agents.settings.reward_input else ''}, got {members[0].input_size}"
-        )
-    like = next(members[0].parameters())
-    if (like.device, like.dtype) != (agents.pomdp.device, agents.pomdp.dtype):
-        raise ValueError(
-            f"networks must be {agents.pomdp.dtype} on {agents.pomdp.device} as the pomdp is, "
-            f"got {like.dtype} on {like.device}"
-        )
 
 
 def _check_state(

@@ -1,4 +1,4 @@
-"""The T-Maze as a Gymnasium environment; importing this module registers it as ``multistable/TMaze-v0``."""
+"""T-Mazes as Gymnasium environments; importing this module registers ``TMaze-v0`` and ``PassiveTMaze-v0``."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from multistable.extras import missing
+from multistable.rl.passive_tmaze import TURNS, PassiveTMaze
 from multistable.rl.tmaze import ACTIONS, OBSERVATIONS, TMaze
 
 try:
@@ -15,6 +16,7 @@ except ModuleNotFoundError as error:
     raise missing("a Gymnasium environment", "gymnasium") from error
 
 ID = "multistable/TMaze-v0"
+PASSIVE_ID = "multistable/PassiveTMaze-v0"
 
 _PIXELS = 16
 _WALL, _FLOOR, _START, _AGENT, _TREASURE, _TRAP = np.array(
@@ -110,5 +112,48 @@ class TMazeEnv(gymnasium.Env[np.int64, np.int64]):
         return picture
 
 
-if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point="multistable.rl.environment:TMazeEnv")
+class PassiveTMazeEnv(gymnasium.Env[Any, np.int64]):
+    """One :class:`PassiveTMaze`; actions are indices into ``TURNS``.
+
+    Observations are indices into ``OBSERVATIONS``; with noise they are vectors, one-hot and then the noise. The cue is
+    drawn at each reset; ``reset(options={"cue": "up"})`` chooses it.
+
+    Args:
+        length: L, the steps from the cue to the junction.
+        noise: standard deviation of the noise; 0 for none.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
+
+    def __init__(self, length: int = 50, *, noise: float = 0.0) -> None:
+        self.maze = PassiveTMaze(length, noise=noise)
+        self.action_space = spaces.Discrete(len(TURNS))
+        size = (self.maze.observation_size,)
+        self.observation_space = spaces.Box(-np.inf, np.inf, size) if noise else spaces.Discrete(len(OBSERVATIONS))
+        self._state: torch.Tensor | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        cue = (options or {}).get("cue")
+        if cue not in (None, *TURNS):
+            raise ValueError(f"options['cue'] must be 'up' or 'down', got {cue!r}")
+        draw = self.np_random.random()
+        draw = draw if cue is None else (draw + TURNS.index(cue)) / 2
+        self._state, observation = self.maze.reset(torch.tensor(draw, dtype=torch.float64))
+        return self._seen(observation), {}
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not self.action_space.contains(action):
+            raise ValueError(f"action must be one of 0, 1 ({', '.join(TURNS)}), got {action!r}")
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("reset must be called before step")
+        self._state, observation, reward, terminated, _ = self.maze.step(self._state, torch.tensor(int(action)))
+        return self._seen(observation), float(reward), bool(terminated), False, {}
+
+    def _seen(self, observation: torch.Tensor) -> Any:
+        return observation.numpy() if self.maze.noise else np.int64(int(observation.argmax()))
+
+
+for name, place in ((ID, "TMazeEnv"), (PASSIVE_ID, "PassiveTMazeEnv")):
+    if name not in gymnasium.registry:
+        gymnasium.register(name, entry_point=f"multistable.rl.environment:{place}")

@@ -5,16 +5,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integer
 from multistable.dynamics.measure import DivergedError, measure
-from multistable.networks import RNN
 from multistable.rl.drqn import DRQN
 from multistable.rl.play import Chance, Player
+from multistable.rl.ppo import PPO
 from multistable.rl.tmaze import Policy
 from multistable.training.adam import warn_of_passed_over
 from multistable.training.seeds import generator
+
+Agents = DRQN | PPO
 
 STARTS = 10
 """The number of episodes of an evaluation, if there are too many initial states to play all of them."""
@@ -59,7 +61,7 @@ class Evaluator:
             states.
     """
 
-    def __init__(self, agents: DRQN, *, names: Sequence[str] | None = None, starts: int = STARTS) -> None:
+    def __init__(self, agents: Agents, *, names: Sequence[str] | None = None, starts: int = STARTS) -> None:
         self.agents = agents
         self._names = [f"agent {n} (seed {s})" for n, s in enumerate(agents.seeds)] if names is None else names
         given = agents.pomdp.starts
@@ -72,10 +74,10 @@ class Evaluator:
             ]
         )
         copies = self._starts.shape[1]
-        self._player = Player(agents.network, agents.pomdp, copies, reward_input=agents.settings.reward_input)
+        self._player = Player(agents.network, len(agents), agents.pomdp, copies, **agents.settings.inputs)
 
     def evaluate(self, *, vaa: bool = False, warn: bool = True, **measure_options: Any) -> Evaluation:
-        """Play; with ``vaa`` also measure the networks on the histories of their buffers (Algorithm 1).
+        """Play; with ``vaa`` also measure the networks on their histories (Algorithm 1).
 
         Args:
             warn: of gradients that were passed over; otherwise :meth:`warn` does it later.
@@ -107,27 +109,27 @@ class Evaluator:
         warn_of_passed_over(self._names, passed_over, f"A smaller learning rate or {limit} may help")
 
 
-def network_vaa(agents: DRQN, **options: Any) -> list[float | None]:
-    """The VAA of each agent's network for the histories in its replay buffer; ``None`` where states become infinite.
+def network_vaa(agents: Agents, **options: Any) -> list[float | None]:
+    """The VAA of each agent's network for its histories; ``None`` where states become infinite.
+
+    They are those of the replay buffer of a DRQN, and new episodes of a PPO.
 
     Args:
         options: those of :func:`multistable.measure`.
     """
 
-    def vaa(index: int, member: RNN) -> float | None:
+    def vaa(index: int, member: nn.Module) -> float | None:
         draws = generator(agents.seeds[index], "measure")
         try:
-            return measure(
-                member, agents.replay.histories(index), generator=draws, **({"progress": False} | options)
-            ).vaa
+            return measure(member, agents.histories(index), generator=draws, **({"progress": False} | options)).vaa
         except DivergedError:
             return None
 
-    return [vaa(index, member) for index, member in enumerate(agents.network.rnn.unstack())]
+    return [vaa(index, member) for index, member in enumerate(agents.members())]
 
 
 def watch(
-    agents: DRQN,
+    agents: Agents,
     episodes: int,
     *,
     evaluate_every: int = 20,
@@ -138,13 +140,15 @@ def watch(
     """Train until ``episodes`` episodes have been played. Evaluate before the first one, and then every few episodes.
 
     Args:
-        evaluate_every: episodes between two evaluations.
+        evaluate_every: episodes between two evaluations; for a PPO a multiple of the ``copies`` of its settings.
         measure_every: episodes between two measures of VAA, a multiple of ``evaluate_every``; none by default.
         on_evaluation: called with each evaluation before it is yielded.
         measure_options: those of :func:`multistable.measure`.
     """
     episodes, evaluate_every = count("episodes", episodes), positive_integer("evaluate_every", evaluate_every)
     measure_every = None if measure_every is None else positive_integer("measure_every", measure_every)
+    if evaluate_every % agents.at_once:
+        raise ValueError(f"evaluate_every must be a multiple of copies = {agents.at_once}, got {evaluate_every}")
     if measure_every is not None and measure_every % evaluate_every:
         raise ValueError(f"measure_every must be a multiple of evaluate_every = {evaluate_every}, got {measure_every}")
     evaluator = Evaluator(agents)
@@ -160,7 +164,7 @@ def watch(
     if agents.episode == 0:
         yield evaluation()
     for _ in agents.train(episodes):
-        if agents.episode % evaluate_every == 0 or agents.episode == episodes:
+        if agents.episode % evaluate_every == 0 or agents.episode >= episodes:
             yield evaluation()
 
 

@@ -74,17 +74,21 @@ class QNetwork(nn.Module):
         return self.readout(found)
 
     @torch.no_grad()
-    def initial_state(self, n: int) -> tuple[Tensor, ...]:
-        """Zero states of n copies of each agent; the caller may overwrite them in place."""
-        like = next(self.parameters())
-        _, state = self(like.new_zeros(len(self.rnn), n, self.rnn.network.input_size), None)
-        return tuple(torch.zeros_like(field) for field in fields_of(state))
-
-    @torch.no_grad()
     def replace(self, index: int, member: RNN) -> None:
         """Give an agent the recurrent weights of ``member``."""
         for name, parameter in member.named_parameters():
             self.rnn.network.get_parameter(name)[index].copy_(parameter)
+
+
+@torch.no_grad()
+def initial_state(network: nn.Module, agents: int, n: int, features: int) -> tuple[Tensor, ...]:
+    """Zero states of n copies of each of R agents; the caller may overwrite them in place.
+
+    Args:
+        network: called as ``network(x, state) -> (values, state)`` with inputs ``(R, n, features)``.
+    """
+    _, state = network(next(network.parameters()).new_zeros(agents, n, features), None)
+    return tuple(torch.zeros_like(field) for field in fields_of(state))
 
 
 def fields_of(state: Any) -> tuple[Tensor, ...]:

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from multistable.rl.network import QNetwork, fields_of
-from multistable.rl.pomdp import POMDP
+from multistable.rl.network import fields_of, initial_state
+from multistable.rl.pomdp import POMDP, input_size
 from multistable.rl.replay import Episodes
 from multistable.scan.graphs import Graphed
 
@@ -29,17 +29,30 @@ class Player:
     """R agents, each in n copies of a process. All episodes are written into the same tensors.
 
     Args:
-        network: the Q-networks; agents act greedily on their values.
+        network: of the agents, called as ``network(x, state) -> (values, state)`` with inputs ``(R, n, features)`` and
+            values ``(R, n, actions)``; agents act greedily on these.
+        agents: R.
         pomdp: the process to play.
         copies: n.
         reward_input: inputs are (a_{t-1}, o_t, r_{t-1}) instead of (a_{t-1}, o_t).
+        action_input: whether a_{t-1} is among them.
     """
 
-    def __init__(self, network: QNetwork, pomdp: POMDP, copies: int, *, reward_input: bool) -> None:
-        self.network, self.pomdp, self.reward_input = network, pomdp, reward_input
-        shape, H = (len(network.rnn), copies), pomdp.horizon
+    def __init__(
+        self,
+        network: nn.Module,
+        agents: int,
+        pomdp: POMDP,
+        copies: int,
+        *,
+        reward_input: bool,
+        action_input: bool,
+    ) -> None:
+        self.network, self.pomdp, self.reward_input, self.action_input = network, pomdp, reward_input, action_input
+        shape, H = (agents, copies), pomdp.horizon
+        features = input_size(pomdp, action_input=action_input, reward_input=reward_input)
         options: dict[str, Any] = {"device": pomdp.device, "dtype": pomdp.dtype}
-        self.inputs = torch.zeros(H + 1, *shape, network.rnn.network.input_size, **options)
+        self.inputs = torch.zeros(H + 1, *shape, features, **options)
         self.actions = torch.zeros(H, *shape, device=pomdp.device, dtype=torch.long)
         self.rewards = torch.zeros(H, *shape, **options)
         self.lengths = torch.zeros(shape, device=pomdp.device, dtype=torch.long)
@@ -47,7 +60,7 @@ class Player:
         self._alive = torch.zeros_like(self.terminated)
         self._explores = torch.zeros(H, *shape, device=pomdp.device, dtype=torch.bool)
         self._exploration = torch.zeros_like(self.actions)
-        self._memory = network.initial_state(copies)
+        self._memory = initial_state(network, agents, copies, features)
         self._state: Tensor | None = None
         self._times = torch.arange(H, device=pomdp.device)
         self._one_hot = torch.eye(pomdp.actions, **options)
@@ -77,7 +90,8 @@ class Player:
         self._state.copy_(state)
         for field in (self.inputs[0], self.rewards, self.lengths, self.terminated, *self._memory):
             field.zero_()
-        self.inputs[0, ..., self.pomdp.actions : self.pomdp.actions + self.pomdp.observation_size] = observation
+        first = self.pomdp.actions if self.action_input else 0
+        self.inputs[0, ..., first : first + self.pomdp.observation_size] = observation
         self._alive.fill_(True)
         self._explores.copy_(chance.explores, non_blocking=True)
         self._exploration.copy_(chance.actions, non_blocking=True)
@@ -88,7 +102,11 @@ class Player:
         values, after = self.network(self.inputs[t][0], memory)
         for field, new in zip(self._memory, fields_of(after), strict=True):
             field.copy_(new)
-        return self._act(t, torch.where(self._explores[t][0], self._exploration[t][0], values.argmax(dim=-1)))
+        return self._act(t, self._choose(t, values))
+
+    def _choose(self, t: Tensor, values: Tensor) -> Tensor:
+        """The action in every copy: the best, or one of exploration."""
+        return torch.where(self._explores[t][0], self._exploration[t][0], values.argmax(dim=-1))
 
     def _exploring_step(self, t: Tensor) -> Tensor:
         return self._act(t, self._exploration[t][0])
@@ -101,8 +119,9 @@ class Player:
         reward = outcome.reward * self._alive
         self.actions[t] = action
         self.rewards[t] = reward
-        parts = (self._one_hot[action], outcome.observation, reward.unsqueeze(-1))
-        self.inputs[t + 1] = torch.cat(parts if self.reward_input else parts[:2], dim=-1)
+        parts = [self._one_hot[action]] if self.action_input else []
+        parts += [outcome.observation, *([reward.unsqueeze(-1)] if self.reward_input else [])]
+        self.inputs[t + 1] = torch.cat(parts, dim=-1)
         self.lengths += self._alive
         self.terminated |= outcome.terminated & self._alive
         self._alive &= ~outcome.ended

@@ -100,3 +100,19 @@ class POMDP(ABC):
             ``None`` where this is not known.
         """
         return None
+
+
+def input_size(pomdp: POMDP, *, action_input: bool = True, reward_input: bool = False) -> int:
+    """The features of an agent's inputs: (a_{t-1}, o_t), and the previous reward where asked for.
+
+    Args:
+        pomdp: what the agent plays.
+        action_input: whether the previous action is among the inputs.
+        reward_input: whether the previous reward is.
+    """
+    if not isinstance(pomdp, POMDP):
+        raise TypeError(
+            f"pomdp must be a POMDP, for instance TMaze(20), got {pomdp!r}; multistable.rl.gym_agent.GymPOMDP makes "
+            "one from the id of a Gymnasium environment, or from a function that makes the environment"
+        )
+    return action_input * pomdp.actions + pomdp.observation_size + reward_input
