@@ -1,0 +1,302 @@
+"""``ms.Keep``: a term for the loss of a training, which keeps the attractors that a warmup has made.
+
+Every few steps of the training, states that sequences lead to stabilise for a while under several constant inputs. How
+far they still move, for how far they are apart, tells how many of them will stay apart: the VAA* foreseen. Where it
+falls, the term pushes the weights as the default warmup does, until the attractors are safe again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from multistable.arguments import count, positive_integers, positive_number, share, shown
+from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.measure.vaa_and_vaa_star import distances
+from multistable.dynamics.system.batches import Forward
+from multistable.dynamics.system.contexts import ieee_float32
+from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
+from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import Turn, at_least, each_part, read_once
+from multistable.dynamics.system.modules import example_of
+from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.dynamics.system.system import System, at_time, flat, map_states, studying
+from multistable.dynamics.warmup.gradient_steps import for_weights, normalised, warmable_parameters
+
+# The default number of states of a look, and under how many inputs each of them stabilises: a network may lose its
+# attractors under one input and not under another.
+STATES, INPUTS = AtMost(16), 4
+# The term goes on where VAA* is below ALERT of the target, and off after so many looks in a row at the target.
+ALERT, SAFE_LOOKS = 0.9, 3
+# Where the term is off there are so many times fewer looks.
+RARELY = 1
+
+
+class KeepLook(NamedTuple):
+    """A look of :class:`Keep` at a network; ``...`` is empty for a single network and R for an ensemble.
+
+    Attributes:
+        call: the number of the call, counted from 1; 0 for the look when the term was made.
+        part: the name of the part of a model; empty if there is one alone.
+        vaa_star: the VAA* foreseen, ``(...)``; NaN for members that were not looked at.
+        on: whether the term is on from this look on, ``(...)``.
+    """
+
+    call: int
+    part: str
+    vaa_star: Tensor
+    on: Tensor
+
+
+@dataclass
+class _Watched:
+    """What is known of a network; every tensor is ``(...)``, on the CPU."""
+
+    seeds: Tensor
+    """The draws of a look follow from these and from the number of the call."""
+    on: Tensor
+    """Whether the term is on."""
+    safe: Tensor
+    """How many looks in a row have found VAA* at its target."""
+
+    @classmethod
+    def of(cls, seeds: Tensor) -> "_Watched":
+        return cls(seeds, torch.zeros_like(seeds, dtype=torch.bool), torch.zeros_like(seeds))
+
+    def saw(self, value: Tensor, target: float, asked: Tensor) -> None:
+        """Switch the term on or off by the VAA* ``value (...)`` of the networks that were ``asked (...)`` about."""
+        safe = torch.where(value >= target, self.safe + 1, 0)
+        on = torch.where(self.on, safe < SAFE_LOOKS, value < ALERT * target)
+        self.safe, self.on = torch.where(asked, safe, self.safe), torch.where(asked, on, self.on)
+
+
+class Keep:
+    """A term for the loss of a training, which keeps the attractors that a warmup has made.
+
+    ::
+
+        keep = ms.Keep(rnn, sequences)
+        for x, y in loader:
+            loss = task_loss(rnn(x), y) + keep()
+            ...
+
+    The term lies in [0, ``weight * target``]: ``weight`` times what is missing of the VAA* ``target``. It is zero, and
+    takes no time, between looks, and where the attractors are safe. A look follows a few states for a short time, and
+    tells from how far they still move which of them will stay apart (docs/guide/keep.md). The gradient of the term is
+    computed in the call, in float32 and whatever the modes and flags of the training are; its norm is the value of the
+    term, so that it cannot explode. It is that of the recurrent layers alone, and of double layers of the half that was
+    warmed up. In calls without gradients (``torch.no_grad``) the term is zero, and they do not count.
+
+    Args:
+        rnn: the network, or a model with recurrent parts inside, see :func:`warmup`. It is the network itself that is
+            looked at: it may be trained, moved and given other weights. All members of an ensemble are looked at at
+            once, each as if alone, and the term is the sum of theirs.
+        sequences: the input sequences, or the batches that the model is run on, see :func:`measure`. They are read once;
+            a model is run on some of its batches again at every look.
+        target: the VAA* to keep: of a network with a wanted VAA that one.
+        weight: of the term beside the loss.
+        every: the calls between two looks while the term is on; while it is off there are four times as many.
+        inputs: the constant inputs, see :func:`measure`.
+        batch_size: how many states are looked at, each under four inputs. If it is not given 16, or all sequences if
+            there are fewer.
+        stabilisation: the steps for which they are followed.
+        eps: the tolerance of VAA*.
+        generator: where the draws of all looks follow from; see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Attributes:
+        calls: how many calls there were.
+        history: the looks, a list of named tuples ``call``, ``part``, ``vaa_star`` and ``on``.
+    """
+
+    def __init__(
+        self,
+        rnn: nn.Module,
+        sequences: Any,
+        *,
+        target: float = 0.95,
+        weight: float = 1.0,
+        every: int = 8,
+        inputs: Any = "normal",
+        batch_size: int = STATES,
+        stabilisation: int = 100,
+        eps: float = 1e-4,
+        generator: Generators = None,
+        part: str | None = None,
+        forward: Forward | None = None,
+    ) -> None:
+        self._every, self._size, self._period = positive_integers(
+            every=every, batch_size=batch_size, stabilisation=stabilisation
+        )
+        self._target = share("target", target)
+        self._weight, self._eps = positive_number("weight", weight), positive_number("eps", eps)
+        check_inputs(inputs)
+        self._rnn, self._inputs, self._generator = rnn, inputs, generator
+        self._how: dict[str, Any] = {"part": part, "forward": forward, "least": at_least(self._size)}
+        self._sequences = read_once(rnn, sequences, **self._how)
+        self._watched: dict[str, _Watched] = {}
+        self.calls = 0
+        self.history: list[KeepLook] = []
+        self._look()
+
+    @property
+    def on(self) -> Any:
+        """Whether the term is on; for an ensemble a list with one entry for each member, for several parts a dict."""
+        found = {name: watched.on.tolist() for name, watched in self._watched.items()}
+        return found if len(found) > 1 else next(iter(found.values()))
+
+    def __call__(self) -> Tensor:
+        """The term, a scalar on the network's device."""
+        if torch.is_grad_enabled():
+            self.calls += 1
+            if any(self._due(watched).any() for watched in self._watched.values()):
+                return self._look()
+        return example_of(self._rnn).new_zeros(())
+
+    def _due(self, watched: _Watched) -> Tensor:
+        """Which networks are looked at in this call, ``(...)``."""
+        return self.calls % torch.where(watched.on, self._every, RARELY * self._every) == 0
+
+    @interrupted_once
+    def _look(self) -> Tensor:
+        """A look at every network that is due."""
+        sequences = self._sequences
+        if isinstance(sequences, list):  # of batches: from another one on each time
+            first = self.calls // self._every % len(sequences)
+            sequences = sequences[first:] + sequences[:first]
+        terms = each_part(self._term, self._rnn, sequences, wanted=self._size, **self._how)
+        return torch.stack(list(terms.values())).sum() if isinstance(terms, dict) else terms
+
+    def _term(self, network: nn.Module, sequences: Any, turn: Turn) -> Tensor:
+        """The term of a network, by a look at it."""
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            ieee_float32(),
+            studying(network, sequences, batch_size=self._size, inputs=self._inputs) as (system, data),
+        ):
+            parameters = warmable_parameters(network, system, "Keep")
+            watched = self._watched.get(turn.name) or _Watched.of(Draws(self._generator, system.members).integer(2**31))
+            asked, was_on = self._due(watched), watched.on
+            loss, value = self._apart(system, data, watched, bool(was_on.any()))
+            watched.saw(value, self._target, asked)
+            acts = watched.on & asked
+            if acts.any() and not was_on.any():
+                loss, _ = self._apart(system, data, watched, True)
+            size = torch.where(acts, self._weight * (self._target - value).clamp(min=0), 0)
+            term = _with_gradient(size.to(system.device, system.dtype), loss, parameters, system)
+        self._watched[turn.name] = watched
+        self.history.append(KeepLook(self.calls, turn.name, torch.where(asked, value, torch.nan), watched.on))
+        return term
+
+    def _apart(
+        self, system: System, data: SequenceSet, watched: _Watched, differentiable: bool
+    ) -> tuple[Tensor, Tensor]:
+        """How far states are from staying apart, and the VAA* of the layer with the lowest; both ``(...)``.
+
+        The first is the mean over states of -log VAA*_i, but eps / d is not cut at 1, so that its gradient does not
+        vanish where states coincide.
+        """
+        seeds = watched.seeds.reshape(-1).tolist()
+        draws = Draws([torch.Generator().manual_seed(seed + self.calls) for seed in seeds], system.members)
+        n = min(self._size, len(data))
+        itself = torch.eye(n, dtype=torch.bool, device=system.device)
+        with torch.set_grad_enabled(differentiable):
+            system = system.with_present_weights()
+            with torch.no_grad():
+                reached = random_hidden_states(system, data, draws.batch(len(data), n), draws)
+            losses, values = [], []
+            for index, (layer, state) in enumerate(zip(system.layers, reached, strict=True)):
+                start = map_states(lambda x: torch.cat([x] * INPUTS, dim=-2), [layer.warmable_state(state)])[0]
+                u = system.constant_inputs(INPUTS, draws, layer=index).repeat_interleave(n, dim=-2)
+                _, over_time = layer.warmable(u.expand(self._period, *u.shape), start)
+                end = flat(at_time([over_time], -1)).unflatten(-2, (INPUTS, n))
+                d = distances(end.tanh()).masked_fill(itself, self._eps).clamp(min=torch.finfo(end.dtype).eps)
+                # States that are equal from the start, as those of equal histories are, need not stay apart.
+                twins = (distances(flat([layer.warmable_state(state)]).double()) == 0) & ~itself
+                ratios = (self._eps / d).masked_fill(twins.unsqueeze(-3), 0)
+                losses.append(ratios.sum(dim=-1).log().mean(dim=(-2, -1)))
+                values.append((1 / ratios.clamp(max=1).sum(dim=-1)).mean(dim=(-2, -1)))
+        return torch.stack(losses).mean(dim=0), torch.stack(values).detach().amin(dim=0).double().cpu()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is needed to go on as if the training had not stopped: numbers, lists and dicts, as JSON has them."""
+        return {
+            "calls": self.calls,
+            "networks": {
+                name: {entry.name: getattr(watched, entry.name).tolist() for entry in fields(watched)}
+                for name, watched in self._watched.items()
+            },
+            "history": [[*look[:2], look.vaa_star.tolist(), look.on.tolist()] for look in self.history],
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`state_dict` of a term that was made for the same network with the same arguments."""
+        try:
+            calls = count("calls", state_dict["calls"])
+            watched = {
+                name: _Watched(*(torch.tensor(kept[entry.name], device="cpu") for entry in fields(_Watched)))
+                for name, kept in state_dict["networks"].items()
+            }
+            history = [
+                KeepLook(call, part, torch.tensor(value, dtype=torch.float64, device="cpu"), torch.tensor(on, device="cpu"))
+                for call, part, value, on in state_dict["history"]
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+            raise ValueError(f"state_dict must be one that ms.Keep gave, got {shown(state_dict)}") from error
+        if _outline(watched) != _outline(self._watched):
+            raise ValueError(
+                "state_dict must be that of a term for the same networks: its parts and members, "
+                f"{_outline(watched)}, are not {_outline(self._watched)}"
+            )
+        self.calls, self._watched, self.history = calls, watched, history
+
+    def __repr__(self) -> str:
+        last = self.history[-1]
+        return (
+            f"{type(self).__name__}(calls={self.calls}, looks={len(self.history)}, on={self.on}, "
+            f"vaa_star={last.vaa_star.round(decimals=3).tolist()})"
+        )
+
+    def __str__(self) -> str:
+        """What happened, in words: a line for each network."""
+        return "\n".join(line for part in self._watched for line in self._told(part))
+
+    def _told(self, part: str) -> list[str]:
+        looks = [look for look in self.history if look.part == part]
+        values = torch.stack([look.vaa_star for look in looks]).reshape(len(looks), -1)
+        ons = torch.stack([look.on for look in looks]).reshape(len(looks), -1)
+        lines = []
+        for member, (course, on) in enumerate(zip(values.T, ons.T, strict=True)):
+            seen = ~course.isnan()
+            course, on = course[seen], on[seen]
+            names = [part] * bool(part) + [f"network {member}"] * (len(values.T) > 1)
+            acted = f"on at {int(on.sum())} of {len(on)} looks" + (", and now" if on[-1] else "")
+            lines.append(
+                f"{' '.join(names)}{': ' if names else ''}VAA* {course[-1]:.3f}, at worst {course.min():.3f}; "
+                f"{acted} ({self.calls} calls)"
+            )
+        return lines
+
+
+def _outline(watched: Mapping[str, _Watched]) -> dict[str, list[int]]:
+    return {name: list(each.on.shape) for name, each in watched.items()}
+
+
+def _with_gradient(size: Tensor, loss: Tensor, parameters: Sequence[nn.Parameter], system: System) -> Tensor:
+    """The sum of ``size (...)`` as a tensor, whose gradient goes down ``loss (...)`` and has the norm ``size``."""
+    if not loss.requires_grad or not size.any():
+        return size.sum()
+    found = torch.autograd.grad(loss.sum(), parameters, allow_unused=True)
+    gradients, _ = normalised(list(found), system)
+    scaled = [
+        (p * (g * for_weights(size, g)).to(p)).sum()
+        for p, g in zip(parameters, gradients, strict=True)
+        if g is not None
+    ]
+    moving = torch.stack([move.to(size) for move in scaled]).sum()
+    return size.sum() + moving - moving.detach()
