@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'':38}{'step':>10}{'look':>10}{'and push':>10}{'off':>11}{'on':>11}\n{'':38}{'ms':>10}{'ms':>10}{'ms':>10}")
+    print(
+        f"{'':38}{'step':>10}{'look':>10}{'and push':>10}{'off':>11}{'on':>11}\n{'':38}{'ms':>10}{'ms':>10}{'ms':>10}"
+    )
     for name in NETWORKS:
         for sizes in SIZES:
             print(row_of(name, sizes, torch.device(options.device), options.rounds), flush=True)

@@ -102,12 +102,16 @@ def table(ways: dict[str, Any]) -> str:
         looks = "".join(f"{step:>7}" for step in found["step"])
         lines.append(f"{name:6}{'seed':>5}  VAA after{looks}   exponent after{looks}{'loss':>8}")
         for seed, loss in enumerate(found["loss"]):
-            vaa, exponent = ("".join(f"{row[seed]:7.{n}f}" for row in found[q]) for q, n in (("vaa", 2), ("exponent", 4)))
+            vaa, exponent = (
+                "".join(f"{row[seed]:7.{n}f}" for row in found[q]) for q, n in (("vaa", 2), ("exponent", 4))
+            )
             lines.append(f"{'':6}{seed:5}  {'':9}{vaa}   {'':14}{exponent}{loss:8.3f}")
         lost = [min(column) < 0.5 for column in zip(*found["vaa"], strict=True) if column[0] >= 0.5]
         learned = sum(loss < 0.1 for loss in found["loss"])
-        lines.append(f"{'':6} VAA below 0.5 at a look: {sum(lost)} of {len(lost)}; loss below 0.1: {learned}; seconds of"
-                     f" processor time {found['seconds']}, of these in keep() {found['seconds_of_keep']}\n")
+        lines.append(
+            f"{'':6} VAA below 0.5 at a look: {sum(lost)} of {len(lost)}; loss below 0.1: {learned}; seconds of"
+            f" processor time {found['seconds']}, of these in keep() {found['seconds_of_keep']}\n"
+        )
     return "\n".join(lines)
 
 

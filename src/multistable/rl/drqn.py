@@ -132,8 +132,8 @@ class DRQN:
         self.episode = 0
         self.prepared = False
         self.warmups: list[WarmupHistory | None] = [None] * len(members)
-        self._recorded: dict[tuple[int, int], Graphed] = {}
         self.keeping = self._keeping(0)
+        self._recorded: dict[tuple[int, int], Graphed] = {}
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -232,12 +232,11 @@ class DRQN:
         passes = self.replay.passes(slots)
         step = self._recorded_step if self.pomdp.device.type == "cuda" else self._staged_step
         batches = zip(slots, passes.slots, passes.rows, passes.lengths.cpu(), strict=True)
-
-        def taken(*batch: Tensor) -> Tensor:
+        losses = []
+        for batch in batches:
             self.keeping.look()
-            return step(*batch).clone()
-
-        return torch.stack([taken(*batch) for batch in batches]).mean(dim=0)
+            losses.append(step(*batch).clone())
+        return torch.stack(losses).mean(dim=0)
 
     def targets(self, batch: Transitions) -> Tensor:
         """y = r + gamma max_a Q_theta'(eta_{0:t+1}, a), or r where o_{t+1} is terminal: ``(R, B)``."""
@@ -251,8 +250,7 @@ class DRQN:
 
     def descend(self, loss: Tensor) -> Tensor:
         """One step of Adam for each agent on its own entry of ``loss (R,)``."""
-        gradients = torch.autograd.grad(loss.sum(), list(self.parameters.values()))
-        self.optimiser.step(self.keeping.added_to(gradients))
+        self.optimiser.step(self.keeping.added_to(torch.autograd.grad(loss.sum(), list(self.parameters.values()))))
         return loss.detach()
 
     def _staged_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -296,9 +294,8 @@ class DRQN:
 
     def _keeping(self, steps: int) -> Keeping:
         """The term that keeps attractors, for the histories of the buffers; like the loss a sum over the batch."""
-        histories, moved = partial(Histories, self.replay), list(self.parameters.values())
-        options = {"seeds": self.seeds, "steps": steps, "weight": WEIGHT * self.settings.batch_size}
-        return Keeping(self.settings.keep, self.network.rnn, histories, moved, **options)
+        made = self.settings.keep, self.network.rnn, partial(Histories, self.replay), list(self.parameters.values())
+        return Keeping(*made, seeds=self.seeds, steps=steps, weight=WEIGHT * self.settings.batch_size)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.

@@ -139,7 +139,10 @@ class Config(ABC):
         10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=warmed
     )
     keep: bool = setting(
-        False, "Keep the attractors of the warmup while training, by a term in the loss (ms.Keep).", truth_value, MEASURE
+        False,
+        "Keep attractors while training, by a term in the loss (ms.Keep).",
+        truth_value,
+        MEASURE,
     )
     precision: str = setting(
         "ieee", "Precision of matrix products on a GPU: ieee or tf32.", one_of(PRECISIONS), TRAINING

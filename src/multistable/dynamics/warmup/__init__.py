@@ -5,4 +5,13 @@ from multistable.dynamics.warmup.history import WarmupCheck, WarmupHistory, Warm
 from multistable.dynamics.warmup.keep import Keep, KeepLook
 from multistable.dynamics.warmup.run_warmup import WarmupWarning, warmup
 
-__all__ = ["Keep", "KeepLook", "WarmupCheck", "WarmupDivergedError", "WarmupHistory", "WarmupStep", "WarmupWarning", "warmup"]
+__all__ = [
+    "Keep",
+    "KeepLook",
+    "WarmupCheck",
+    "WarmupDivergedError",
+    "WarmupHistory",
+    "WarmupStep",
+    "WarmupWarning",
+    "warmup",
+]

@@ -1,12 +1,16 @@
 """``ms.Keep``: a term for the loss of a training, which keeps the attractors that a warmup has made.
 
-Every few steps of the training, states that sequences lead to stabilise for a while under several constant inputs. How
-far they still move, for how far they are apart, tells how many of them will stay apart: the VAA* foreseen. Where it
-falls, the term pushes the weights as the default warmup does, until the attractors are safe again.
+Every few steps of the training, states that sequences lead to stabilise for a while under constant inputs, as in a step
+of a warmup. Their VAA* falls within few steps when attractors are being lost. Then the term pushes the states apart.
+
+The default warmup looks further: how far states still move tells whether they will stay apart. That is no measure of
+what a training has to keep. After the paper's procedure states are apart and go on moving, so that it finds next to
+nothing to keep where VAA is 1.
 """
 
+import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -18,15 +22,17 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import random_hid
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import ieee_float32
+from multistable.dynamics.system.directions import directions
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, at_least, each_part, read_once
 from multistable.dynamics.system.modules import example_of
-from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.dynamics.system.sequences import AtMost, PaddedSequences, SequenceSet
 from multistable.dynamics.system.system import System, at_time, flat, map_states, members_of, studying
 from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.gradient_steps import for_weights, normalised, warmable_parameters
+from multistable.networks.wrappers import unwrapped
 
 # The default number of states of a look, and under how many inputs each of them stabilises: a network may lose its
 # attractors under one input and not under another.
@@ -88,19 +94,21 @@ class Keep:
             loss = task_loss(rnn(x), y) + keep()
             ...
 
-    The term lies in [0, ``weight * target``]: ``weight`` times what is missing of the VAA* ``target``. It is zero, and
-    takes no time, between looks, and where the attractors are safe. A look follows a few states for a short time, and
-    tells from how far they still move which of them will stay apart (docs/guide/keep.md). The gradient of the term is
-    computed in the call, in float32 and whatever the modes and flags of the training are; its norm is the value of the
-    term, so that it cannot explode. It is that of the recurrent layers alone, and of double layers of the half that was
-    warmed up. In calls without gradients (``torch.no_grad``) the term is zero, and they do not count.
+    The term lies in [0, ``weight * target``]: ``weight`` times what is missing of the VAA* ``target``, of the layer that
+    has the lowest. Between looks, and where the attractors are safe, it is zero and has no gradient. It goes on where
+    VAA* falls below nine tenths of its target, and off after three looks in a row that find it there.
+
+    The gradient is computed in the call itself, in float32, whatever the modes and flags of the training are. Its
+    direction is that in which states move apart, and its norm is the value of the term, so that it cannot explode. Only
+    recurrent layers have a gradient, and of double layers the half that was warmed up. Calls without gradients
+    (``torch.no_grad``) give zero and do not count.
 
     Args:
         rnn: the network, or a model with recurrent parts inside, see :func:`warmup`. It is the network itself that is
             looked at: it may be trained, moved and given other weights. All members of an ensemble are looked at at
             once, each as if alone, and the term is the sum of theirs.
-        sequences: the input sequences, or the batches that the model is run on, see :func:`measure`. They are read once;
-            a model is run on some of its batches again at every look.
+        sequences: the input sequences, or the batches that the model is run on, see :func:`measure`. They are read
+            once; a model is run on some of its batches again at every look.
         target: the VAA* to keep, for a network with a wanted VAA that one; an ensemble also takes a list with one for
             each member.
         weight: of the term beside the loss.
@@ -148,6 +156,8 @@ class Keep:
         self.calls = 0
         self.history: list[KeepLook] = []
         self._look()
+        if not self._watched:
+            raise ValueError("rnn must have recurrent parameters that require gradients, got none")
 
     @property
     def on(self) -> Any:
@@ -170,21 +180,35 @@ class Keep:
     @interrupted_once
     def _look(self) -> Tensor:
         """A look at every network that is due."""
-        sequences = self._sequences
-        if isinstance(sequences, list):  # of batches: from another one on each time
-            first = self.calls // self.every % len(sequences)
-            sequences = sequences[first:] + sequences[:first]
-        terms = each_part(self._term, self._rnn, sequences, wanted=self._size, **self._how)
+        terms = each_part(self._term, self._rnn, self._read(), wanted=self._size, **self._how)
         return torch.stack(list(terms.values())).sum() if isinstance(terms, dict) else terms
+
+    def _read(self) -> Any:
+        """What a look reads: of batches others each time, and where directions read for each other few sequences."""
+        sequences = self._sequences
+        if isinstance(sequences, list):
+            first = self.calls // self.every % len(sequences)
+            return sequences[first:] + sequences[:first]
+        if len(directions(unwrapped(self._rnn))) == 1:
+            return sequences
+        some = torch.randperm(len(sequences), generator=torch.Generator().manual_seed(self.calls))[: self._size]
+        return PaddedSequences(*sequences.select(some), before=sequences.states_before(some))
 
     def _term(self, network: nn.Module, sequences: Any, turn: Turn) -> Tensor:
         """The term of a network, by a look at it."""
+        if not any(p.requires_grad for p in network.parameters()):
+            return example_of(network).new_zeros(())
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
             ieee_float32(),
             studying(network, sequences, batch_size=self._size, inputs=self._inputs) as (system, data),
         ):
+            if min(self._size, len(data)) < 2:
+                raise ValueError(
+                    "sequences and batch_size must be at least two, since states are kept apart, "
+                    f"got {len(data)} sequences and batch_size = {int(self._size)}"
+                )
             parameters = warmable_parameters(network, system, "Keep")
             watched = self._watched.get(turn.name) or _Watched.of(Draws(self._generator, system.members).integer(2**31))
             asked, was_on = self._due(watched), watched.on
@@ -227,7 +251,8 @@ class Keep:
                 ratios = (self._eps / d).masked_fill(twins.unsqueeze(-3), 0)
                 losses.append(ratios.sum(dim=-1).log().mean(dim=(-2, -1)))
                 values.append((1 / ratios.clamp(max=1).sum(dim=-1)).mean(dim=(-2, -1)))
-        return torch.stack(losses).mean(dim=0), torch.stack(values).detach().amin(dim=0).double().cpu()
+        value = torch.stack(values).detach().amin(dim=0).nan_to_num(0.0)  # of states that diverge
+        return torch.stack(losses).mean(dim=0), value.double().cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on as if the training had not stopped: numbers, lists and dicts, as JSON has them."""
@@ -249,7 +274,9 @@ class Keep:
                 for name, kept in state_dict["networks"].items()
             }
             history = [
-                KeepLook(call, part, torch.tensor(value, dtype=torch.float64, device="cpu"), torch.tensor(on, device="cpu"))
+                KeepLook(
+                    call, part, torch.tensor(value, dtype=torch.float64, device="cpu"), torch.tensor(on, device="cpu")
+                )
                 for call, part, value, on in state_dict["history"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
@@ -266,27 +293,32 @@ class Keep:
 
     def __str__(self) -> str:
         """What happened, in words: a line for each network."""
-        return "\n".join(line for part in self._watched for line in self._told(part))
-
-    def _told(self, part: str) -> list[str]:
-        looks = [look for look in self.history if look.part == part]
-        values = torch.stack([look.vaa_star for look in looks]).reshape(len(looks), -1)
-        ons = torch.stack([look.on for look in looks]).reshape(len(looks), -1)
         lines = []
-        for member, (course, on) in enumerate(zip(values.T, ons.T, strict=True)):
-            seen = ~course.isnan()
-            course, on = course[seen], on[seen]
-            names = [part] * bool(part) + [f"network {member}"] * (len(values.T) > 1)
-            acted = f"on at {int(on.sum())} of {len(on)} looks" + (", and now" if on[-1] else "")
-            lines.append(
-                f"{' '.join(names)}{': ' if names else ''}VAA* {course[-1]:.3f}, at worst {course.min():.3f}; "
-                f"{acted} ({self.calls} calls)"
-            )
-        return lines
+        for part in self._watched:
+            looks = [look for look in self.history if look.part == part]
+            for name, course in _courses(part, looks):
+                values, ons = zip(*course, strict=True)
+                now = ", and now" if ons[-1] else ""
+                lines.append(
+                    f"{name}VAA* {values[-1]:.3f}, at worst {min(values):.3f}; on at {sum(ons)} of {len(ons)} "
+                    f"looks{now} ({self.calls} calls)"
+                )
+        return "\n".join(lines)
 
 
-def _outline(watched: Mapping[str, _Watched]) -> dict[str, list[int]]:
-    return {name: list(each.on.shape) for name, each in watched.items()}
+def _courses(part: str, looks: Sequence[KeepLook]) -> Iterator[tuple[str, list[tuple[float, bool]]]]:
+    """What to call each network of a part, and its VAA* and whether the term was on at each look at it."""
+    columns = [zip(look.vaa_star.reshape(-1).tolist(), look.on.reshape(-1).tolist(), strict=True) for look in looks]
+    for member, course in enumerate(zip(*columns, strict=True)):
+        single = not looks[0].on.dim()
+        name = " ".join([part] * bool(part) + [f"network {member}"] * (not single))
+        yield f"{name}: " if name else "", [(value, on) for value, on in course if not math.isnan(value)]
+
+
+def _outline(watched: Mapping[str, _Watched]) -> dict[str, list[str]]:
+    """What two states of a term must have in common."""
+    tensors = {name: [getattr(each, entry.name) for entry in fields(each)] for name, each in watched.items()}
+    return {name: [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in each] for name, each in tensors.items()}
 
 
 def _with_gradient(size: Tensor, loss: Tensor, parameters: Sequence[nn.Parameter], system: System) -> Tensor:
@@ -294,7 +326,8 @@ def _with_gradient(size: Tensor, loss: Tensor, parameters: Sequence[nn.Parameter
     if not loss.requires_grad or not size.any():
         return size.sum()
     found = torch.autograd.grad(loss.sum(), parameters, allow_unused=True)
-    gradients, _ = normalised(list(found), system)
+    gradients, finite = normalised(list(found), system)
+    size = torch.where(finite.to(size.device), size, 0)
     scaled = [
         (p * (g * for_weights(size, g)).to(p)).sum()
         for p, g in zip(parameters, gradients, strict=True)
