@@ -94,9 +94,9 @@ class Keep:
             loss = task_loss(rnn(x), y) + keep()
             ...
 
-    The term lies in [0, ``weight * target``]: ``weight`` times what is missing of the VAA* ``target``, of the layer that
-    has the lowest. Between looks, and where the attractors are safe, it is zero and has no gradient. It goes on where
-    VAA* falls below nine tenths of its target, and off after three looks in a row that find it there.
+    The term lies in [0, ``weight * target``]: ``weight`` times what is missing of the VAA* ``target``, of the layer
+    that has the lowest. Between looks, and where the attractors are safe, it is zero and has no gradient. It goes on
+    where VAA* falls below nine tenths of its target, and off after three looks in a row that find it there.
 
     The gradient is computed in the call itself, in float32, whatever the modes and flags of the training are. Its
     direction is that in which states move apart, and its norm is the value of the term, so that it cannot explode. Only
