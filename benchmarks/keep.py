@@ -55,7 +55,6 @@ def row_of(name: str, sizes: str, device: torch.device, rounds: int) -> str:
 
     def look() -> None:
         off()
-        off()  # while it is off every other look alone is due
 
     def push() -> None:
         on().backward()
@@ -65,7 +64,7 @@ def row_of(name: str, sizes: str, device: torch.device, rounds: int) -> str:
     times = {call: [seconds(call, device) for _ in range(rounds)] for call in (step, look, push)}
     taken, looked, pushed = (statistics.median(times[call]) for call in (step, look, push))
     every = ms.Keep(rnn, u).every
-    shares = f"{looked / taken / every / 2:11.1%}{pushed / taken / every:11.1%}"
+    shares = f"{looked / taken / every:11.1%}{pushed / taken / every:11.1%}"
     return f"{name:20}{sizes:18}{1e3 * taken:10.1f}{1e3 * looked:10.1f}{1e3 * pushed:10.1f}{shares}"
 
 

@@ -20,8 +20,13 @@ RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("c
 PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchors="random") for seed in (0, 1)]
 AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
 LIMITED = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
+KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
+KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
 
-KINDS = {"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED}
+KINDS = {
+    **{"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED},
+    **{"kept": KEPT, "kept agents": KEPT_AGENTS},
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,8 @@ def undisturbed(tmp_path_factory):
         pytest.param("agents", StopAt("record", 0), id="agents before training"),
         pytest.param("agents", StopAt("step", 5), id="agents in the last stretch"),
         pytest.param("limited", StopAt("step", 3), id="agents with a limit to their gradients"),
+        pytest.param("kept", StopAt("step", 2, 3), id="runs whose attractors are kept"),
+        pytest.param("kept agents", StopAt("step", 3), id="agents whose attractors are kept"),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_numbers(kind, interruption, undisturbed, tmp_path):

@@ -68,7 +68,7 @@ class Keeping:
         found = torch.zeros(len(self._ensemble), dtype=torch.long, device="cpu")
         if self._keep is not None:
             for look in self._keep.history:
-                found += look.on & ~look.vaa_star.isnan()
+                found += look.on
             self._keep.history.clear()
         return found.tolist()
 

@@ -8,7 +8,6 @@ what a training has to keep. After the paper's procedure states are apart and go
 nothing to keep where VAA is 1.
 """
 
-import math
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integers, positive_number, shown
-from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
+from multistable.dynamics.measure.algorithm_2_reachable_states import states_and_times
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import ieee_float32
@@ -39,11 +38,11 @@ from multistable.networks.wrappers import unwrapped
 STATES, INPUTS = AtMost(16), 2
 # A fraction of this does not keep the attractors of LSTMs that the paper's procedure has warmed up, where losses are of
 # the order of 1 (docs/results/attractors_lost.md).
-WEIGHT = 8.0
+WEIGHT = 20.0
 # The term goes on where VAA* is below ALERT of the target, and off after so many looks in a row at the target.
 ALERT, SAFE_LOOKS = 0.9, 3
-# Where the term is off there are so many times fewer looks.
-RARELY = 2
+# Projections of equal inputs differ by no more than this.
+ROUNDING = 1e-12
 
 
 class KeepLook(NamedTuple):
@@ -52,7 +51,7 @@ class KeepLook(NamedTuple):
     Attributes:
         call: the number of the call, counted from 1; 0 for the look when the term was made.
         part: the name of the part of a model; empty if there is one alone.
-        vaa_star: the VAA* foreseen, ``(...)``; NaN for members that were not looked at.
+        vaa_star: the VAA* of the layer with the lowest, ``(...)``.
         on: whether the term is on from this look on, ``(...)``.
     """
 
@@ -77,11 +76,10 @@ class _Watched:
     def of(cls, seeds: Tensor) -> "_Watched":
         return cls(seeds, torch.zeros_like(seeds, dtype=torch.bool), torch.zeros_like(seeds))
 
-    def saw(self, value: Tensor, target: Tensor, asked: Tensor) -> None:
-        """Switch the term on or off by the VAA* ``value (...)`` of the networks that were ``asked (...)`` about."""
-        safe = torch.where(value >= target, self.safe + 1, 0)
-        on = torch.where(self.on, safe < SAFE_LOOKS, value < ALERT * target)
-        self.safe, self.on = torch.where(asked, safe, self.safe), torch.where(asked, on, self.on)
+    def saw(self, value: Tensor, target: Tensor) -> None:
+        """Switch the term on or off by the VAA* ``value (...)``."""
+        self.safe = torch.where(value >= target, self.safe + 1, 0)
+        self.on = torch.where(self.on, self.safe < SAFE_LOOKS, value < ALERT * target)
 
 
 class Keep:
@@ -112,7 +110,7 @@ class Keep:
         target: the VAA* to keep, for a network with a wanted VAA that one; an ensemble also takes a list with one for
             each member.
         weight: of the term beside the loss.
-        every: the calls between two looks while the term is on; while it is off there are four times as many.
+        every: there is a look at every so many calls.
         inputs: the constant inputs, see :func:`measure`.
         batch_size: how many states are looked at, each under four inputs. If it is not given 16, or all sequences if
             there are fewer.
@@ -146,7 +144,7 @@ class Keep:
         self.every, self._size, self._period = positive_integers(
             every=every, batch_size=batch_size, stabilisation=stabilisation
         )
-        self._target = Goal.of(target, "paper", members=members_of(rnn)).target
+        self._goal = Goal.of(target, "fast", members=members_of(rnn))
         self._weight, self._eps = positive_number("weight", weight), positive_number("eps", eps)
         check_inputs(inputs)
         self._rnn, self._inputs, self._generator = rnn, inputs, generator
@@ -169,13 +167,9 @@ class Keep:
         """The term, a scalar on the network's device."""
         if torch.is_grad_enabled():
             self.calls += 1
-            if any(self._due(watched).any() for watched in self._watched.values()):
+            if self.calls % self.every == 0:
                 return self._look()
         return example_of(self._rnn).new_zeros(())
-
-    def _due(self, watched: _Watched) -> Tensor:
-        """Which networks are looked at in this call, ``(...)``."""
-        return self.calls % torch.where(watched.on, self.every, RARELY * self.every) == 0
 
     @interrupted_once
     def _look(self) -> Tensor:
@@ -191,7 +185,9 @@ class Keep:
             return sequences[first:] + sequences[:first]
         if len(directions(unwrapped(self._rnn))) == 1:
             return sequences
-        some = torch.randperm(len(sequences), generator=torch.Generator().manual_seed(self.calls))[: self._size]
+        some = torch.randperm(len(sequences), generator=torch.Generator().manual_seed(self.calls), device="cpu")[
+            : self._size
+        ]
         return PaddedSequences(*sequences.select(some), before=sequences.states_before(some))
 
     def _term(self, network: nn.Module, sequences: Any, turn: Turn) -> Tensor:
@@ -211,16 +207,15 @@ class Keep:
                 )
             parameters = warmable_parameters(network, system, "Keep")
             watched = self._watched.get(turn.name) or _Watched.of(Draws(self._generator, system.members).integer(2**31))
-            asked, was_on = self._due(watched), watched.on
-            loss, value = self._apart(system, data, watched, bool(was_on.any()))
-            watched.saw(value, self._target, asked)
-            acts = watched.on & asked
-            if acts.any() and not was_on.any():
+            was_on = bool(watched.on.any())
+            loss, value = self._apart(system, data, watched, was_on)
+            watched.saw(value, self._goal.target)
+            if watched.on.any() and not was_on:
                 loss, _ = self._apart(system, data, watched, True)
-            size = torch.where(acts, self._weight * (self._target - value).clamp(min=0), 0)
+            size = torch.where(watched.on, self._weight * (self._goal.target - value).clamp(min=0), 0)
             term = _with_gradient(size.to(system.device, system.dtype), loss, parameters, system)
         self._watched[turn.name] = watched
-        self.history.append(KeepLook(self.calls, turn.name, torch.where(asked, value, torch.nan), watched.on))
+        self.history.append(KeepLook(self.calls, turn.name, value, watched.on))
         return term
 
     def _apart(
@@ -229,16 +224,20 @@ class Keep:
         """How far states are from staying apart, and the VAA* of the layer with the lowest; both ``(...)``.
 
         The first is the mean over states of -log VAA*_i, but eps / d is not cut at 1, so that its gradient does not
-        vanish where states coincide.
+        vanish where states coincide. With a wanted VAA it is, since states may share an attractor.
         """
         seeds = watched.seeds.reshape(-1).tolist()
         draws = Draws([torch.Generator().manual_seed(seed + self.calls) for seed in seeds], system.members)
         n = min(self._size, len(data))
         itself = torch.eye(n, dtype=torch.bool, device=system.device)
+        wanted = self._goal.wanted[..., None, None, None].to(system.device)
         with torch.set_grad_enabled(differentiable):
             system = system.with_present_weights()
             with torch.no_grad():
-                reached = random_hidden_states(system, data, draws.batch(len(data), n), draws)
+                indices = draws.batch(len(data), n)
+                reached, times = states_and_times(system, data, indices, draws)
+            # Equal histories lead to equal states, which cannot stay apart.
+            twins = (equal_histories(data, indices, times).to(system.device) & ~itself).unsqueeze(-3)
             losses, values = [], []
             for index, (layer, state) in enumerate(zip(system.layers, reached, strict=True)):
                 start = map_states(lambda x: torch.cat([x] * INPUTS, dim=-2), [layer.warmable_state(state)])[0]
@@ -246,11 +245,11 @@ class Keep:
                 _, over_time = layer.warmable(u.expand(self._period, *u.shape), start)
                 end = flat(at_time([over_time], -1)).unflatten(-2, (INPUTS, n))
                 d = distances(end.tanh()).masked_fill(itself, self._eps).clamp(min=torch.finfo(end.dtype).eps)
-                # States that are equal from the start, as those of equal histories are, need not stay apart.
-                twins = (distances(flat([layer.warmable_state(state)]).double()) == 0) & ~itself
-                ratios = (self._eps / d).masked_fill(twins.unsqueeze(-3), 0)
-                losses.append(ratios.sum(dim=-1).log().mean(dim=(-2, -1)))
-                values.append((1 / ratios.clamp(max=1).sum(dim=-1)).mean(dim=(-2, -1)))
+                ratios = (self._eps / d).masked_fill(twins, 0)
+                cut = ratios.clamp(max=1)
+                summed = torch.where(wanted, cut, ratios).sum(dim=-1)
+                losses.append(summed.log().mean(dim=(-2, -1)))
+                values.append((1 / cut.sum(dim=-1)).mean(dim=(-2, -1)))
         value = torch.stack(values).detach().amin(dim=0).nan_to_num(0.0)  # of states that diverge
         return torch.stack(losses).mean(dim=0), value.double().cpu()
 
@@ -312,7 +311,23 @@ def _courses(part: str, looks: Sequence[KeepLook]) -> Iterator[tuple[str, list[t
     for member, course in enumerate(zip(*columns, strict=True)):
         single = not looks[0].on.dim()
         name = " ".join([part] * bool(part) + [f"network {member}"] * (not single))
-        yield f"{name}: " if name else "", [(value, on) for value, on in course if not math.isnan(value)]
+        yield f"{name}: " if name else "", list(course)
+
+
+def equal_histories(data: SequenceSet, indices: Tensor, times: Tensor) -> Tensor:
+    """Which of the sequences at ``indices (..., n)`` are equal up to the time steps ``times (..., n)``.
+
+    Their inputs are compared by one random projection of each.
+
+    Returns:
+        ``(..., n, n)`` on the CPU.
+    """
+    u, _ = data.select(indices)
+    onto = torch.randn(u.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
+    steps = torch.arange(len(u), device="cpu").view(-1, *[1] * times.dim())
+    read = (u.double() * onto.to(u.device)).sum(dim=-1).masked_fill((steps >= times).to(u.device), 0)
+    apart = (read.unsqueeze(-1) - read.unsqueeze(-2)).abs().amax(dim=0).cpu()
+    return (apart <= ROUNDING * (1 + apart.max())) & (times.unsqueeze(-1) == times.unsqueeze(-2))
 
 
 def _outline(watched: Mapping[str, _Watched]) -> dict[str, list[str]]:

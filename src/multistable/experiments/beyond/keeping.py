@@ -133,7 +133,7 @@ EXPERIMENTS = (
                 COPY[1:], ("lstm", "gru", "mgu"), ("warmup", "double"), (False, True)
             )
         ),
-        pictures=(SUPERVISED, CURVES),
+        pictures=(SUPERVISED,),
         claims=(),
         times=4,
     ),
