@@ -64,7 +64,8 @@ def trained(asked: argparse.Namespace, way: Way) -> dict[str, Any]:
     parameters = [*networks.parameters(), *readout.parameters()]
     adam, order = torch.optim.Adam(parameters, lr=RATE), generator(7)
     draws = [generator(300 + seed) for seed in range(asked.seeds)]
-    keep = ms.Keep(networks, data.inputs, generator=draws) if way.keep else None
+    options = {} if asked.weight is None else {"weight": asked.weight}
+    keep = ms.Keep(networks, data.inputs, generator=draws, **options) if way.keep else None
     found: dict[str, Any] = {"warmup": outcome, "step": [], "vaa": [], "exponent": []}
     losses, seconds, keeping = [], 0.0, 0.0
     for step in range(asked.steps + 1):
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--T", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--weight", type=float, help="of ms.Keep")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
