@@ -72,7 +72,7 @@ def agent(folder: Path) -> dict[str, Any]:
 def table(agents: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each length."""
     lines = [
-        "| L | agents | gap at x = 1 | error of the agents, x = 1 to L / 4 | places there where they step left | right turns |",
+        "| L | agents | gap at x = 1 | error of the agents in x = 1 to L / 4 | steps to the left there | right turns |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for length, some in by_length(agents).items():

@@ -20,7 +20,15 @@ from multistable.dynamics.measure import (
     vaa_star,
 )
 from multistable.dynamics.system import backends, recurrent_parts
-from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
+from multistable.dynamics.warmup import (
+    Keep,
+    KeepLook,
+    WarmupDivergedError,
+    WarmupHistory,
+    WarmupStep,
+    WarmupWarning,
+    warmup,
+)
 from multistable.networks import RNN, Bidirectional, Double, Ensemble, doubled, from_torch, precompile, to_torch
 from multistable.scan import check, engine
 
@@ -46,6 +54,8 @@ __all__ = [
     "FixedPoints",
     "Hidden",
     "HiddenAndMemory",
+    "Keep",
+    "KeepLook",
     "Lyapunov",
     "Measure",
     "Portrait",

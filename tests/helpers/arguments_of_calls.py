@@ -238,9 +238,11 @@ STRATEGIES = {
     **{name: sizes(1, 2, 3, 6) for name in ("input_size", "hidden_size", "num_layers")},
     "RNN.hidden_size": sizes(2, 4, 6),  # of double layers too
     "measure.batch_size": sizes(2, 3),  # the VAA of a single state is always 1
+    "Keep.batch_size": sizes(2, 3),
     "warmup.batch_size": sizes(2, 3, or_none=True),
     "warmup.steps": sizes(1, 2, 3, or_none=True),
-    **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),
+    **dict.fromkeys(("eps", "lr", "tolerance", "weight"), POSITIVE),
+    "every": sizes(1, 2, 3),
     **dict.fromkeys(("double", "batch_first", "recurrent_bias", "bias", "bidirectional"), TRUTH),
     "progress": choices("True; False; None", "'no'; 0.5; []; 2; nan; torch.ones(2)", "0; 1; torch.tensor(True)"),
     "dropout": choices(

@@ -32,7 +32,7 @@ LONGEST = 60
 """Seconds after which a call counts as hanging: the longest takes a tenth of one."""
 
 NOT_CALLED = {
-    *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "Hidden", "HiddenAndMemory"),
+    *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "KeepLook", "Hidden", "HiddenAndMemory"),
     *("Change", "Continuation", "FixedPoints", "Portrait"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),
@@ -219,6 +219,7 @@ def same_outputs(one, other):
 
 RIGHT = {
     "Cell": lambda given, cell: computes(cell, torch.zeros(3, cell.input_size)),
+    "Keep": lambda given, keep: 0 <= keep() < torch.inf,
     "RNN": lambda given, rnn: computes(rnn, torch.zeros(3, 5, rnn.input_size)),
     "Double": lambda given, layer: computes(layer, torch.zeros(3, 5, layer.input_size)),
     "Ensemble": lambda given, ensemble: all(map(same_outputs, given["members"], ensemble.unstack())),

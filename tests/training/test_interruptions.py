@@ -20,13 +20,17 @@ RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("c
 PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchors="random") for seed in (0, 1)]
 AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
 LIMITED = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
-
+KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
+KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
 FOLLOWED = [
     small(cell="brc", seed=seed, epochs=3, attractors_every=every, attractors_saddles=True, stabilisation=500)
     for seed, every in ((0, 2), (1, 2), (0, 1))
 ]
 
-KINDS = {"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED, "followed": FOLLOWED[:2]}
+KINDS = {
+    **{"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED, "followed": FOLLOWED[:2]},
+    **{"kept": KEPT, "kept agents": KEPT_AGENTS},
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,8 @@ def undisturbed(tmp_path_factory):
         pytest.param("followed", StopAt("record", 0), id="followed from the beginning"),
         pytest.param("followed", StopAt("record", 1), id="followed between two records"),
         pytest.param("followed", StopAt("record", 2), id="followed after a change"),
+        pytest.param("kept", StopAt("step", 2, 3), id="runs whose attractors are kept"),
+        pytest.param("kept agents", StopAt("step", 3), id="agents whose attractors are kept"),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_numbers(kind, interruption, undisturbed, tmp_path):

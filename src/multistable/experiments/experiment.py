@@ -1,5 +1,7 @@
 """What an experiment is: which runs, what is drawn of them, and which of the paper's claims it bears on."""
 
+import importlib
+import pkgutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,6 +111,7 @@ class Experiment:
         pictures: what is drawn.
         claims: the names of the claims it bears on.
         then: makes the runs that follow from the results of ``runs`` at a scale; by default there are none.
+        times: how many times as many seeds as a scale has.
     """
 
     name: str
@@ -119,6 +122,7 @@ class Experiment:
     pictures: tuple[Picture, ...]
     claims: tuple[str, ...]
     then: Callable[[Sequence[Result], Scale], Sequence[Config]] | None = None
+    times: int = 1
 
     def at(self, scale: Scale, source: Source | None = None) -> list[Config]:
         """The runs at a scale, each once, and the runs that follow from them once all of them have results."""
@@ -133,10 +137,23 @@ class Experiment:
         return [*first, *filter(scale.wants, self.then(results, scale))]
 
 
+def declared_in(package: str, path: Iterable[str]) -> dict[str, Experiment]:
+    """The ``EXPERIMENTS`` of the modules of a package by name, in their order.
+
+    Args:
+        package: its name.
+        path: where its modules are, its ``__path__``.
+    """
+    modules = [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(path)]
+    found = [experiment for module in modules for experiment in getattr(module, "EXPERIMENTS", ())]
+    return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.order)}
+
+
 @lru_cache
 def _planned(experiment: Experiment, scale: Scale) -> tuple[Config, ...]:
     """The runs at a scale, kept in memory: there are thousands, and the verdict on every claim asks for them."""
-    return tuple({config.name: config for config in scale.of(experiment.runs)}.values())
+    more = replace(scale, seeds=scale.seeds * experiment.times, agent_seeds=scale.agent_seeds * experiment.times)
+    return tuple({config.name: config for config in more.of(experiment.runs)}.values())
 
 
 def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any, list[Result]]:

@@ -6,9 +6,9 @@ from typing import Any
 from multistable.arguments import positive_integer
 from multistable.dynamics.measure import measure
 from multistable.dynamics.system.batches import Forward
-from multistable.dynamics.warmup import warmup
+from multistable.dynamics.warmup import Keep, warmup
 from multistable.extras import missing
-from multistable.integrations.watch import MEASURED, vaa_of
+from multistable.integrations.watch import MEASURED, add_gradient, vaa_of
 
 try:
     import transformers
@@ -27,6 +27,8 @@ class Multistability(transformers.TrainerCallback):
         every: the epochs between two measures.
         warmup: options of the warmup; ``True`` for its defaults, ``False`` for none.
         measure: options of the measures.
+        keep: keep the attractors while training, by the gradient of :class:`multistable.Keep` in each step of the
+            optimiser: ``True``, or its options.
         part: see :func:`multistable.measure`.
         forward: see :func:`multistable.measure`.
     """
@@ -38,6 +40,7 @@ class Multistability(transformers.TrainerCallback):
         every: int = 1,
         warmup: bool | Mapping[str, Any] = True,
         measure: Mapping[str, Any] = MEASURED,
+        keep: bool | Mapping[str, Any] = False,
         part: str | None = None,
         forward: Forward | None = None,
     ) -> None:
@@ -46,7 +49,9 @@ class Multistability(transformers.TrainerCallback):
         self._trainer, self._every = trainer, positive_integer("every", every)
         self._warmup, self._measure = warmup, measure
         self._how: dict[str, Any] = {"part": part, "forward": forward}
+        self._keep_options = keep
         self.history: Any = None
+        self.keep: Keep | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Warm up, unless the training goes on from a checkpoint."""
@@ -56,6 +61,13 @@ class Multistability(transformers.TrainerCallback):
             options = {} if isinstance(self._warmup, bool) else self._warmup
             self.history = warmup(kwargs["model"], kwargs["train_dataloader"], **self._how, **options)
             self._trainer.log(vaa_of(self.history))
+        if self._keep_options is not False:
+            options = {} if isinstance(self._keep_options, bool) else self._keep_options
+            self.keep = Keep(kwargs["model"], kwargs["train_dataloader"], **self._how, **options)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add the gradient of what keeps attractors."""
+        add_gradient(self.keep)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Log the VAA, if this epoch is one of every few."""

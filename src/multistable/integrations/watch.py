@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from multistable.arguments import positive_integer
 from multistable.dynamics.measure import measure
 from multistable.dynamics.system.batches import Forward
-from multistable.dynamics.warmup import warmup
+from multistable.dynamics.warmup import Keep, warmup
 
 Log = Callable[[dict[str, float], int], Any]
 MEASURED = {"batches": 3}
@@ -78,6 +79,15 @@ def vaa_of(results: Any) -> dict[str, float]:
     if isinstance(results, dict):
         return {f"vaa/{name}": result.vaa for name, result in results.items()}
     return {"vaa": results.vaa}
+
+
+def add_gradient(keep: Keep | None) -> None:
+    """Add the gradient of a term to those that a backward pass has left."""
+    if keep is not None:
+        with torch.enable_grad():
+            term = keep()
+            if term.requires_grad:
+                term.backward()
 
 
 def log_to(target: Any) -> Log:

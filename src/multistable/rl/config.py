@@ -102,6 +102,7 @@ class AgentConfig(Config):
             batch_size=self.batch_size,
             reward_input=self.reward_input,
             max_norm=self.max_norm,
+            keep=self.keep,
         )
 
     @classmethod

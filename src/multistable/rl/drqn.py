@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,15 +12,17 @@ from torch import Tensor
 from multistable import arguments
 from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.dynamics.warmup import WarmupHistory, warmup
+from multistable.dynamics.warmup.keep import WEIGHT
 from multistable.networks import RNN, Ensemble
 from multistable.rl.checks import check_agents, flags_of, seeds_of
 from multistable.rl.network import QNetwork, Stage, stages_of
 from multistable.rl.play import Chance, Player
 from multistable.rl.pomdp import POMDP
-from multistable.rl.replay import Episodes, Replay, Transitions
+from multistable.rl.replay import Episodes, Histories, Replay, Transitions
 from multistable.scan.graphs import Graphed
 from multistable.setting import (
     TRAINING,
+    again,
     check_settings,
     documented,
     optional,
@@ -28,8 +31,10 @@ from multistable.setting import (
     unchanged,
 )
 from multistable.training.adam import Adam
+from multistable.training.keeping import Keeping
 from multistable.training.model import Readout
 from multistable.training.seeds import generator
+from multistable.training.settings import Config
 
 # A gradient step over histories of different lengths divides their time steps into so many stages.
 STAGES = 4
@@ -64,6 +69,7 @@ class Settings:
         TRAINING,
         unless_given="no limit",
     )
+    keep: bool = again(Config, "keep")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -131,6 +137,7 @@ class DRQN:
         self.episode = 0
         self.prepared = False
         self.warmups: list[WarmupHistory | None] = [None] * len(members)
+        self.keeping = self._keeping(0)
         self._recorded: dict[tuple[int, int], Graphed] = {}
 
     def __len__(self) -> int:
@@ -243,7 +250,11 @@ class DRQN:
         passes = self.replay.passes(slots)
         step = self._recorded_step if self.pomdp.device.type == "cuda" else self._staged_step
         batches = zip(slots, passes.slots, passes.rows, passes.lengths.cpu(), strict=True)
-        return torch.stack([step(*batch).clone() for batch in batches]).mean(dim=0)
+        losses = []
+        for batch in batches:
+            self.keeping.look()
+            losses.append(step(*batch).clone())
+        return torch.stack(losses).mean(dim=0)
 
     def targets(self, batch: Transitions) -> Tensor:
         """y = r + gamma max_a Q_theta'(eta_{0:t+1}, a), or r where o_{t+1} is terminal: ``(R, B)``."""
@@ -257,7 +268,7 @@ class DRQN:
 
     def descend(self, loss: Tensor) -> Tensor:
         """One step of Adam for each agent on its own entry of ``loss (R,)``."""
-        self.optimiser.step(torch.autograd.grad(loss.sum(), list(self.parameters.values())))
+        self.optimiser.step(self.keeping.added_to(torch.autograd.grad(loss.sum(), list(self.parameters.values()))))
         return loss.detach()
 
     def _staged_step(self, slots: Tensor, passes: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -299,6 +310,11 @@ class DRQN:
         max_norms = None if limit is None else torch.full_like(rates, limit)
         return Adam(list(self.parameters.values()), rates, steps, max_norms)
 
+    def _keeping(self, steps: int) -> Keeping:
+        """The term that keeps attractors, for the histories of the buffers; like the loss a sum over the batch."""
+        made = self.settings.keep, self.network.rnn, partial(Histories, self.replay), list(self.parameters.values())
+        return Keeping(*made, seeds=self.seeds, steps=steps, weight=WEIGHT * self.settings.batch_size)
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that is needed to go on exactly from here, between two episodes: tensors by name, and notes for JSON.
 
@@ -309,6 +325,7 @@ class DRQN:
         tensors |= {f"replay.{name}": value for name, value in self.replay.tensors().items()}
         for kind, values in (("mean", self.optimiser.means), ("square", self.optimiser.squares)):
             tensors |= {f"adam.{kind}.{name}": value for name, value in zip(self.parameters, values, strict=True)}
+        tensors |= {f"keep.{name}": value for name, value in self.keeping.tensors.items()}
         return tensors, {"episode": self.episode, "prepared": self.prepared, **self._identity()}
 
     @torch.no_grad()
@@ -318,6 +335,7 @@ class DRQN:
         _check_state(mine, tensors, self._identity(), notes)
         self.episode, self.prepared = notes["episode"], notes["prepared"]
         self.optimiser = self._adam(self.episode * self.settings.gradient_steps)
+        self.keeping = self._keeping(self.episode * self.settings.gradient_steps)
         self._recorded.clear()  # they step the old optimiser
         for name, value in self.state()[0].items():
             value.copy_(tensors[name])

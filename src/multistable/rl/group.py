@@ -90,6 +90,7 @@ class AgentGroup(Group[AgentConfig]):
             "loss": torch.stack(self._losses).mean(dim=0).tolist() if self._losses else None,
             "optimal": found.optimal,
             "vaa": found.vaa,
+            "kept": self.agents.keeping.looks_on(),
             "passed_over": found.passed_over,
         }
 

@@ -1,11 +1,13 @@
 """A replay buffer of histories: transitions in a ring, each the end of a prefix of its episode."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from multistable.arguments import positive_integer
+from multistable.dynamics.system.sequences import SequenceSet
 
 
 class Episodes(NamedTuple):
@@ -136,9 +138,11 @@ class Replay:
     def sample(self, draws: Tensor) -> Tensor:
         """The slots ``(..., R, B)`` of random transitions, by as many float64 ``draws`` from U(0, 1)."""
         self._check_filled()
-        sizes = self.sizes.unsqueeze(-1)
-        oldest = self.written.unsqueeze(-1) - sizes
-        return (oldest + (draws * sizes).long()) % self._slots
+        return self.slots_of((draws * self.sizes.unsqueeze(-1)).long())
+
+    def slots_of(self, numbers: Tensor) -> Tensor:
+        """The slots ``(..., R, B)`` of transitions by their numbers, from 0 for the oldest."""
+        return ((self.written - self.sizes).unsqueeze(-1) + numbers) % self._slots
 
     def lengths(self, slots: Tensor) -> Tensor:
         """The number of inputs of the histories eta_{0:t} of transitions in ``slots (..., R, B)``, in that shape."""
@@ -214,3 +218,36 @@ class Replay:
         """The tensors that a checkpoint keeps, by name."""
         names = ("inputs", "next_inputs", "actions", "times", "rewards", "terminal", "next_values", "written")
         return {name: getattr(self, name) for name in names}
+
+
+class Histories(SequenceSet):
+    """The histories eta_{0:t} of all transitions of a filled buffer, oldest first: sequences of R members.
+
+    They are not copied: what is read is what the buffer has at that time.
+    """
+
+    before = None
+
+    def __init__(self, replay: Replay) -> None:
+        replay._check_filled()
+        self._replay = replay
+
+    def __len__(self) -> int:
+        return int(self._replay.sizes.min())
+
+    @property
+    def numbers(self) -> Tensor:
+        return self._replay.inputs
+
+    def lengths_of(self, indices: Tensor) -> Tensor:
+        return self._replay.lengths(self._slots(indices)).cpu()
+
+    def select(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        lengths = self.lengths_of(indices)
+        return self._replay.prefixes(self._slots(indices), int(lengths.max())), lengths
+
+    def of_members(self, members: Sequence[int]) -> Self:
+        raise NotImplementedError("the histories of a buffer are those of all agents")
+
+    def _slots(self, indices: Tensor) -> Tensor:
+        return self._replay.slots_of(indices.to(self._replay.written.device))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from multistable.arguments import count, positive_integer
+from multistable.arguments import count, positive_integer, truth_value
 from multistable.cells import CELLS
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup.goal import Goal
@@ -137,6 +137,12 @@ class Config(ABC):
     )
     increment: int = setting(
         10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=warmed
+    )
+    keep: bool = setting(
+        False,
+        "Keep attractors while training, by a term in the loss (ms.Keep).",
+        truth_value,
+        MEASURE,
     )
     precision: str = setting(
         "ieee", "Precision of matrix products on a GPU: ieee or tf32.", one_of(PRECISIONS), TRAINING

@@ -19,6 +19,7 @@ from multistable.training.config import RunConfig
 from multistable.training.course import Course
 from multistable.training.data import Sets, TrainingSequences, division, sets
 from multistable.training.group import Columns, Group, OnStep, OnWarmupStep, first_and_last
+from multistable.training.keeping import Keeping
 from multistable.training.model import Model, Readout
 from multistable.training.portraits import Following
 from multistable.training.seeds import generator
@@ -117,6 +118,7 @@ class SupervisedGroup(Group[RunConfig]):
         losses = torch.zeros(len(self._minimised), len(self.configs), dtype=torch.float64, device=self.device)
         with self.shared.computing():
             for step, batch in enumerate(batches, start=1):
+                self.keeping.look()
                 n = batch[0].shape[1]
                 take = self._recorded_step if n == size else self._step
                 losses += take(*(column.contiguous() for column in batch)) * (n / total)
@@ -144,6 +146,7 @@ class SupervisedGroup(Group[RunConfig]):
                 columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
         if shared.attractors_every and (epoch % shared.attractors_every == 0 or ends):
             columns["attractors"] = self.follow()
+        columns["kept"] = self.keeping.looks_on()
         columns["passed_over"] = self._adam.passed_over()
         return columns
 
@@ -209,6 +212,7 @@ class SupervisedGroup(Group[RunConfig]):
         self._moved = of_model | {f"decoder.{name}": weight for name, weight in self._decoder.items()}
         rates = torch.tensor([config.learning_rate for config in self.configs], dtype=torch.float64)
         self._adam = Adam(list(self._moved.values()), rates, steps)
+        self.keeping = self._keeping(steps)
         self._recorded_step = Graphed(self._step) if self.device.type == "cuda" else self._step
 
     def _step(self, rows: Tensor, ends: Tensor | None = None) -> Tensor:
@@ -223,14 +227,26 @@ class SupervisedGroup(Group[RunConfig]):
             losses.append(self.auxiliary.loss(inputs, states, ends))
             weights.append(self.auxiliary.weight if weights else 1.0)
         total = torch.stack([weight * loss.sum() for weight, loss in zip(weights, losses, strict=True)]).sum()
-        self._adam.step(torch.autograd.grad(total, list(self._moved.values())))
+        gradients = torch.autograd.grad(total, list(self._moved.values()))
+        self._adam.step(self.keeping.added_to(gradients))
         return torch.stack(losses).detach()
+
+    def _keeping(self, steps: int) -> Keeping:
+        """The term that keeps attractors, after so many steps of a phase."""
+        options = {
+            "seeds": [config.seed for config in self.configs],
+            "target": [config.target for config in self.configs],
+            "steps": steps,
+        }
+        moved = list(self._moved.values())
+        return Keeping(self.shared.keep, self.ensemble, lambda: self.sequences, moved, **options)
 
     def _kept(self) -> dict[str, dict[str, Tensor]]:
         """The tensors of a checkpoint besides the weights."""
         means, squares = (dict(zip(self._moved, s, strict=True)) for s in (self._adam.means, self._adam.squares))
         decoder = {name: weight.detach() for name, weight in self._decoder.items()}
-        return {"best": self._best_weights, "decoder": decoder, "means": means, "squares": squares}
+        adam = {"means": means, "squares": squares}
+        return {"best": self._best_weights, "decoder": decoder, **adam, "keep": self.keeping.tensors}
 
     def _warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:
         shared, configs = self.shared, [self.configs[index] for index in members]

@@ -23,6 +23,7 @@ CALLS = {
     "fixed_points": lambda rnn, x: ms.fixed_points(
         rnn, torch.zeros(FEATURES, device="cpu"), ms.reachable_states(rnn, x), iterations=3
     ),
+    "Keep": lambda rnn, x: ms.Keep(rnn, x, every=1, batch_size=8, stabilisation=10)(),
     "warmup": lambda rnn, x: ms.warmup(rnn, x, steps=2, batch_size=8, max_stabilisation=10),
 }
 

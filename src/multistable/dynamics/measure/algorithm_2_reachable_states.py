@@ -68,7 +68,7 @@ def states_and_times(
     """:func:`random_hidden_states`, and the time steps ``(..., n)``, counted from 1; 0 for given states."""
     if isinstance(data, StateSet):
         return system.split(data.select(indices)), torch.zeros_like(indices)
-    lengths = data.lengths[indices]
+    lengths = data.lengths_of(indices)
     times = draws.times(lengths)
 
     def reached(some: Tensor) -> States:

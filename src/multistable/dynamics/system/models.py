@@ -22,6 +22,7 @@ from multistable.dynamics.system.reading import global_randomness_kept, sequence
 from multistable.dynamics.system.reads import Reads
 from multistable.dynamics.system.running import Run, running
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
+from multistable.dynamics.system.system import network_of, sequences_of
 from multistable.networks.wrappers import unwrapped
 
 Result = TypeVar("Result")
@@ -77,6 +78,7 @@ def each_part(
     forward: Forward | None = None,
     least: int = 1,
     driven: bool = True,
+    wanted: int = WANTED,
     changes: bool = False,
 ) -> Result | dict[str, Result]:
     """The result of ``act(network, sequences, turn)`` for a network, or for the parts of a model.
@@ -89,17 +91,14 @@ def each_part(
         forward: ``forward(model, batch)`` runs the model on a batch.
         least: how many sequences ``act`` needs.
         driven: whether it needs any. Otherwise it is given ``None`` where there are none.
+        wanted: how many sequences of each part are kept, unless ``act`` needs more.
         changes: whether ``act`` changes the network. What a part reads is then found again after each change, parts
             whose parameters require no gradients are left out, and if ``act`` fails all parts are as before.
 
     Returns:
         One result if there is one part, else a dict of them by name.
     """
-    if not isinstance(rnn, nn.Module):
-        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
-    if forward is not None:
-        check_callable("forward", forward, "called as forward(model, batch)")
-    rnn = unwrapped(rnn)
+    rnn = _checked(rnn, forward)
     if not driven and sequences is None and forward is None:
         return act(_only_part(rnn, part), None, Turn())
     if part is None and forward is None:
@@ -111,7 +110,7 @@ def each_part(
         able = [each for each in parts if any(p.requires_grad for p in each.network.parameters())]
         parts = able or parts
     modules = {each.module: module_of_name(rnn, each.module) for each in parts}
-    run = Run(rnn, forward or call, max(WANTED, least), least, explained=forward is None)
+    run = _run(rnn, forward, wanted, least)
     reads, kept = run.over(batches_of(sequences, rnn), modules)
     parts = _called(parts, reads, rnn, named=part is not None)
     results: dict[str, Result] = {}
@@ -165,6 +164,38 @@ def _only_part(model: nn.Module, part: str | None) -> nn.Module:
     return parts[0].network
 
 
+def read_once(
+    rnn: nn.Module, sequences: Any, *, part: str | None = None, forward: Forward | None = None, least: int = 1
+) -> SequenceSet | list[Any]:
+    """What :func:`each_part` can be given again and again: all sequences of a network, or some batches for a model.
+
+    Arguments are as for :func:`each_part`. Of the batches there are as many as it would run the model on.
+    """
+    rnn = _checked(rnn, forward)
+    if part is None and forward is None:
+        bare, sequences = _is_network(rnn, sequences)
+        if bare:
+            return sequences_of(network_of(rnn), _of_rows(sequences))
+    parts = _parts(rnn, part)
+    modules = {each.module: module_of_name(rnn, each.module) for each in parts}
+    reads, kept = _run(rnn, forward, WANTED, least).over(batches_of(sequences, rnn), modules)
+    _called(parts, reads, rnn, named=part is not None)
+    return kept
+
+
+def _run(rnn: nn.Module, forward: Forward | None, wanted: int, least: int) -> Run:
+    return Run(rnn, forward or call, max(wanted, least), least, explained=forward is None)
+
+
+def _checked(rnn: nn.Module, forward: Forward | None) -> nn.Module:
+    """The module without what stands around it, if it is one and ``forward`` can run it."""
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
+    if forward is not None:
+        check_callable("forward", forward, "called as forward(model, batch)")
+    return unwrapped(rnn)
+
+
 def _each_direction(
     act: Callable[[nn.Module, Any, Turn], Result], rnn: nn.Module, sequences: Any, changes: bool
 ) -> Result | dict[str, Result]:
@@ -191,7 +222,7 @@ def _read_by(module: Any, direction: str, data: SequenceSet) -> SequenceSet:
 def _is_network(rnn: nn.Module, sequences: Any) -> tuple[bool, Any]:
     """Whether sequences are for this module as one network, not batches for a model; and these, as they were."""
     found = modules_with_state(rnn)
-    if "" in found:
+    if "" in found or isinstance(sequences, SequenceSet):  # such a set is made for networks alone
         return True, sequences
     takes_state = _takes_state(rnn)
     if not found:

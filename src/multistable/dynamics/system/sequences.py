@@ -46,6 +46,10 @@ class SequenceSet(ABC):
             Inputs ``(time, ..., k, features)``, padded with anything, and lengths ``(..., k)``.
         """
 
+    def lengths_of(self, indices: Tensor) -> Tensor:
+        """The lengths of some of the sequences, in the form of ``indices``, on the CPU."""
+        return self.lengths[indices]
+
     def states_before(self, indices: Tensor) -> Tensor | None:
         """The whole states ``(..., k, d)`` of some of the sequences before their first step; ``None`` if zero."""
         return None if self.before is None else self.before[indices.to(self.before.device)]

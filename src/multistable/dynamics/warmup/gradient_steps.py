@@ -103,7 +103,7 @@ def normalised(gradients: list[Tensor | None], system: System) -> tuple[list[Ten
     scale = torch.where(finite & (norm > 0), 1 / norm, 0)
 
     def one(g: Tensor) -> Tensor:
-        return torch.where(_for_weights(finite, g), g * _for_weights(scale, g), 0).to(g.dtype)
+        return torch.where(for_weights(finite, g), g * for_weights(scale, g), 0).to(g.dtype)
 
     return [None if g is None else one(g) for g in gradients], finite.cpu()
 
@@ -113,22 +113,22 @@ def interpolate(weights: Sequence[Tensor], start: Sequence[Tensor], share: Tenso
     """Set each network's weights to ``share (...)`` of the way from ``start`` to where they are."""
     share = share.to(device=system.device, dtype=system.dtype)
     for p, first in zip(weights, start, strict=True):
-        p.copy_(torch.lerp(first, p, _for_weights(share, p)))
+        p.copy_(torch.lerp(first, p, for_weights(share, p)))
 
 
-def _for_weights(values: Tensor, weights: Tensor) -> Tensor:
+def for_weights(values: Tensor, weights: Tensor) -> Tensor:
     """Values ``(...)``, one for each network, reshaped to be multiplied with weights ``(..., any)``."""
     return values.reshape(*values.shape, *[1] * (weights.dim() - values.dim()))
 
 
-def warmable_parameters(rnn: nn.Module, system: System) -> list[nn.Parameter]:
+def warmable_parameters(rnn: nn.Module, system: System, purpose: str = "warmup") -> list[nn.Parameter]:
     """The parameters of the layers to warm up; a parameter that layers share is listed once."""
     found = {id(p): p for layer in system.layers for p in layer.warmable.parameters() if p.requires_grad}
     if not found:
         raise ValueError(f"the recurrent layers of {type(rnn).__name__} have no parameters that require gradients")
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in found.values()):
         raise ValueError(
-            f"warmup needs float32 or float64 parameters, got {system.dtype}; convert the network after it"
+            f"{purpose} needs float32 or float64 parameters, got {system.dtype}; convert the network after it"
         )
     return list(found.values())
 
