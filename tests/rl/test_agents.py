@@ -150,9 +150,9 @@ def copied(tensors):
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize(("episodes_before", "max_norm"), [(0, None), (5, 0.1)])
-def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm):
-    settings = replace(SETTINGS, max_norm=max_norm)
+@pytest.mark.parametrize(("episodes_before", "settings"), [(0, {}), (5, {"max_norm": 0.1, "averaged_episodes": 4})])
+def test_training_goes_on_exactly_from_a_stored_state(episodes_before, settings):
+    settings = replace(SETTINGS, **settings)
     through = make_agents([0, 1], settings=settings)
     expected = run(through, 9)
     stopped = make_agents([0, 1], settings=settings)
@@ -165,6 +165,7 @@ def test_training_goes_on_exactly_from_a_stored_state(episodes_before, max_norm)
     resumed = make_agents([0, 1], settings=settings)
     with_random_weights(resumed.network)
     with_random_weights(resumed.target)
+    with_random_weights(resumed.acting)
     resumed.load(tensors, notes)
     continued = run(resumed, 9)
     assert [e.number for e in continued] == [e.number for e in expected[episodes_before:]]

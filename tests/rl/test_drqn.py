@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import multistable as ms
 from multistable.rl import Evaluator, Settings
 from multistable.rl.network import stages_of
 from multistable.rl.replay import Episodes
@@ -243,3 +244,34 @@ def test_with_a_limit_an_agent_whose_gradients_explode_learns_as_one_whose_gradi
     assert limited.optimiser.passed_over() == [0, 0]
     for own in limited.network.parameters():
         assert_close(own[0], own[1], **TIGHT)
+
+
+def test_the_greedy_policy_may_be_that_of_a_running_mean_of_the_weights():
+    """It is the mean over the first three episodes, and from then on a third of it is new each episode."""
+    plain, averaged = make_agents([4, 5]), make_agents([4, 5], settings=replace(SETTINGS, averaged_episodes=3))
+    mean = {}
+    for number, (own, other) in enumerate(zip(plain.train(6), averaged.train(6), strict=True), start=1):
+        assert torch.equal(own.loss, other.loss)
+        assert torch.equal(own.returns, other.returns)
+        for name, weight in plain.network.named_parameters():
+            mean[name] = mean.get(name, 0) + (weight.detach() - mean.get(name, 0)) / min(number, 3)
+    for name, weight in averaged.acting.named_parameters():
+        assert_close(weight, mean[name], **TIGHT)
+    evaluated = Evaluator(averaged).evaluate(vaa=True, batch_size=8, batches=2, stabilisation=100)
+    with torch.no_grad():
+        for weight, own in zip(plain.network.parameters(), mean.values(), strict=True):
+            weight.copy_(own)
+    expected = Evaluator(plain).evaluate(vaa=True, batch_size=8, batches=2, stabilisation=100)
+    assert (evaluated.returns, evaluated.lengths) == (expected.returns, expected.lengths)
+    assert evaluated.vaa == pytest.approx(expected.vaa, rel=1e-12)
+
+
+def test_before_the_first_episode_the_mean_is_the_warmed_up_network():
+    agents = make_agents([4], settings=replace(SETTINGS, averaged_episodes=3))
+    agents.fill()
+    before = agents.members()[0].state_dict()
+    with pytest.warns(ms.WarmupWarning):
+        agents.warm_up_agent(0, steps=2, batch_size=8)
+    assert not all(torch.equal(after, before[name]) for name, after in agents.members()[0].state_dict().items())
+    for own, other in zip(agents.acting.parameters(), agents.network.parameters(), strict=True):
+        assert torch.equal(own, other)

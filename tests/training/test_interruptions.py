@@ -19,7 +19,7 @@ from small_runs import StopAt, StopError, outcome, small
 RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("classic", "warmup") for seed in (0, 1)]
 PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchors="random") for seed in (0, 1)]
 AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
-LIMITED = [small_agent(seed=seed, max_norm=0.01) for seed in (0, 1)]
+LIMITED = [small_agent(seed=seed, max_norm=0.01, averaged_episodes=2) for seed in (0, 1)]
 KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
 KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
 FOLLOWED = [
@@ -58,7 +58,7 @@ def undisturbed(tmp_path_factory):
         pytest.param("agents", StopAt("warmup", 2), id="agents in the warmup"),
         pytest.param("agents", StopAt("record", 0), id="agents before training"),
         pytest.param("agents", StopAt("step", 5), id="agents in the last stretch"),
-        pytest.param("limited", StopAt("step", 3), id="agents with a limit to their gradients"),
+        pytest.param("limited", StopAt("step", 3), id="agents with all their options"),
         pytest.param("followed", StopAt("record", 0), id="followed from the beginning"),
         pytest.param("followed", StopAt("record", 1), id="followed between two records"),
         pytest.param("followed", StopAt("record", 2), id="followed after a change"),

@@ -78,6 +78,7 @@ class AgentConfig(Config):
     epsilon: float = again(Settings, "epsilon")
     reward_input: bool = again(Settings, "reward_input")
     max_norm: float | None = again(Settings, "max_norm")
+    averaged_episodes: int | None = again(Settings, "averaged_episodes")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,6 +103,7 @@ class AgentConfig(Config):
             batch_size=self.batch_size,
             reward_input=self.reward_input,
             max_norm=self.max_norm,
+            averaged_episodes=self.averaged_episodes,
             keep=self.keep,
         )
 

@@ -69,6 +69,13 @@ class Settings:
         TRAINING,
         unless_given="no limit",
     )
+    averaged_episodes: int | None = setting(
+        None,
+        "Episodes over which the weights of the greedy policy are a running mean (Polyak and Juditsky, 1992).",
+        optional(positive_integer),
+        TRAINING,
+        unless_given="the weights as they are",
+    )
     keep: bool = again(Config, "keep")
 
     def __post_init__(self) -> None:
@@ -123,6 +130,10 @@ class DRQN:
         check_agents(members[0], len(members), self)
         self.network, self.target = (QNetwork(members, self._readouts(members)) for _ in range(2))
         self.target.requires_grad_(False)
+        self.acting = self.network
+        """The network of the greedy policy."""
+        if settings.averaged_episodes is not None:
+            self.acting = QNetwork(members, self._readouts(members)).requires_grad_(False)
         self.replay = Replay(
             settings.capacity,
             pomdp.horizon,
@@ -162,6 +173,7 @@ class DRQN:
             self.remember(played)
             loss = self.learn()
             self.episode += 1
+            self.average()
             yield Episode(self.episode, played.rewards.sum(dim=0), played.lengths.clone(), loss)
 
     def prepare(self) -> None:
@@ -201,7 +213,8 @@ class DRQN:
         (member,) = self.network.rnn.select([index]).unstack()
         draws = generator(self.seeds[index], "warmup")
         history = warmup(member, self.histories(index), generator=draws, **options)
-        self.network.replace(index, member)
+        for network in (self.network, self.acting):
+            network.replace(index, member)
         self.warmups[index] = history
         return history
 
@@ -210,8 +223,8 @@ class DRQN:
         return self.replay.histories(index)
 
     def members(self) -> list[RNN]:
-        """The recurrent part of each agent as it is now, copied."""
-        return self.network.rnn.unstack()
+        """The recurrent part of each agent's greedy policy as it is now, copied."""
+        return self.acting.rnn.unstack()
 
     def play(self) -> Episodes:
         """Play the next episode of each agent, epsilon-greedy. The episode after it overwrites its tensors."""
@@ -265,6 +278,13 @@ class DRQN:
         values = self.network.values(batch.inputs, batch.rows, batch.times, stages)
         predictions = values.gather(-1, batch.actions.unsqueeze(-1)).squeeze(-1)
         return (self.targets(batch) - predictions).square().sum(dim=-1)
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Let the weights of the greedy policy follow those that learn: their mean over the first episodes, then on."""
+        if self.settings.averaged_episodes is not None:
+            share = 1 / min(self.episode, self.settings.averaged_episodes)
+            torch._foreach_lerp_(list(self.acting.parameters()), list(self.network.parameters()), share)
 
     def descend(self, loss: Tensor) -> Tensor:
         """One step of Adam for each agent on its own entry of ``loss (R,)``."""
@@ -322,6 +342,8 @@ class DRQN:
         """
         tensors = {f"network.{name}": value.detach() for name, value in self.parameters.items()}
         tensors |= {f"target.{name}": value for name, value in self.target.named_parameters()}
+        if self.acting is not self.network:
+            tensors |= {f"acting.{name}": value for name, value in self.acting.named_parameters()}
         tensors |= {f"replay.{name}": value for name, value in self.replay.tensors().items()}
         for kind, values in (("mean", self.optimiser.means), ("square", self.optimiser.squares)):
             tensors |= {f"adam.{kind}.{name}": value for name, value in zip(self.parameters, values, strict=True)}

@@ -74,7 +74,7 @@ class Evaluator:
             ]
         )
         copies = self._starts.shape[1]
-        self._player = Player(agents.network, len(agents), agents.pomdp, copies, **agents.settings.inputs)
+        self._player = Player(agents.acting, len(agents), agents.pomdp, copies, **agents.settings.inputs)
 
     def evaluate(self, *, vaa: bool = False, warn: bool = True, **measure_options: Any) -> Evaluation:
         """Play; with ``vaa`` also measure the networks on their histories (Algorithm 1).
@@ -182,7 +182,7 @@ def greedy_policy(agents: DRQN, index: int) -> Policy:
     """The greedy policy of one agent as a function, for instance for ``TMaze.is_optimal``."""
     if agents.settings.reward_input:
         raise ValueError("agents whose input has the reward have no policy of observations alone")
-    network, pomdp = agents.network, agents.pomdp
+    network, pomdp = agents.acting, agents.pomdp
     one_hot = torch.eye(max(pomdp.actions, pomdp.observation_size), device=pomdp.device, dtype=pomdp.dtype)
 
     @torch.no_grad()

@@ -112,6 +112,6 @@ class AgentGroup(Group[AgentConfig]):
         ]
 
     def weights(self, run: int) -> dict[str, Tensor]:
-        """The last weights."""
-        named = self.agents.parameters.items()
-        return {name.replace("rnn.network.", "rnn.", 1): tensor[run] for name, tensor in named}
+        """The last weights of the greedy policy."""
+        named = self.agents.acting.named_parameters()
+        return {name.replace("rnn.network.", "rnn.", 1): tensor.detach()[run] for name, tensor in named}

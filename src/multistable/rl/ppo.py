@@ -179,7 +179,7 @@ class PPO:
         agents = len(rnn) if isinstance(rnn, Ensemble) else 1
         self.warm = [warm] * agents if isinstance(warm, bool) else flags_of(warm)
         check_agents(rnn.network if isinstance(rnn, Ensemble) else rnn, agents, self)
-        self.network = ActorCritic(rnn, self._readouts(rnn))
+        self.network = self.acting = ActorCritic(rnn, self._readouts(rnn))
         self.player = Sampler(self.network, agents, pomdp, self.settings.copies, **self.settings.inputs)
         self.parameters = {name: p for name, p in self.network.named_parameters() if p.requires_grad}
         self.optimiser = self._adam(0)
