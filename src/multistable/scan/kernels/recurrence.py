@@ -288,29 +288,33 @@ class _Retreat:
                 lanes = grads[..., (slot.start + at) * H : (slot.start + at + count) * H]
                 self.of_matrices[..., columns].baddbmm_(factor, lanes, beta=0 if stop == self.time else 1)
 
-    def of_units(self) -> Tensor | None:
+    def of_lanes(self) -> Tensor | None:
+        """The gradients summed over steps and rows, ``(members, lanes, hidden)``: one product for all who want one.
+
+        None where no weight of units wants any; those of units that see themselves alone were summed on the way.
+        """
+        form = self.form
+        if not form.blocks:
+            return self.sums[form.sums :].sum(2).transpose(0, 1)
+        if form.sums == len(form.of_units):
+            return None
+        columns = len(form.gradients) * self.hidden
+        rows = self.saved.flatten(1, 2)
+        rows = rows if columns == rows.shape[-1] else rows[..., :columns]
+        return gradient_of_bias(rows).unflatten(-1, (-1, self.hidden))
+
+    def of_units(self, of_lanes: Any) -> Tensor | None:
         """The gradient of the weights of units, ``(members, units * hidden)``."""
         if self.units is None:
             return None
-        rows, sums = self.saved.flatten(1, 2), iter(self.sums.sum(2) if self.form.sums else ())
-        H = self.hidden
-        of_lanes = self._sums_of_lanes()
-        return torch.cat(
-            [
-                next(sums) if lane is None else
-                gradient_of_bias(rows[..., lane * H : (lane + 1) * H]) if of_lanes is None else of_lanes[lane]
-                for lane in self.form.of_units
-            ], -1,
-        )  # fmt: skip
+        sums = iter(self.sums.sum(2) if self.form.sums else ())
+        found = [next(sums) if lane is None else of_lanes[:, lane] for lane in self.form.of_units]
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
 
-    def of_bias(self) -> Tensor | None:
-        """The gradient of the input's bias where it was summed on the way, ``(members, lanes * hidden)``."""
-        of_lanes = self._sums_of_lanes()
-        return None if of_lanes is None else torch.cat([*of_lanes], -1)
-
-    def _sums_of_lanes(self) -> Tensor | None:
-        """The gradient of each lane of the projected input summed over steps and rows, if kernels did."""
-        return None if self.form.blocks else self.sums[self.form.sums :].sum(2)
+    def of_bias(self, of_lanes: Any) -> Tensor | None:
+        """The gradient of the input's bias where it is known from ``of_lanes``, ``(members, lanes * hidden)``."""
+        first = self.form.of_x
+        return None if of_lanes is None else of_lanes[:, first : first + self.form.program.lanes].flatten(1)
 
 
 @cache
@@ -335,7 +339,7 @@ def all_states(
     """
     *of_x, columns = (None, None, None, 0) if of_input is None else of_input
     tensors = (x, *of_x, *weights, *initial)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+    if torch.is_grad_enabled() and any([tensor is not None and tensor.requires_grad for tensor in tensors]):
         return Recurrence.apply(form, precision, len(weights), columns, *tensors)
     flat = _flat(len(weights), columns, *tensors)
     states, _ = _advance(form, precision, *flat, save=False, steps=steps)
@@ -443,13 +447,14 @@ class Recurrence(torch.autograd.Function):
                 back.with_products(division, wants_weight=needs_weights)
             else:
                 back.alone()
-                of_input_bias = back.of_bias()
+            of_lanes = back.of_lanes() if needs_weights or needs_input_bias else None
             if needs_weights:
-                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units())
+                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units(of_lanes))
             grads_of_x = saved[..., form.of_x * H : (form.of_x + form.program.lanes) * H]
             if input_weight is None:
-                of_x, of_input_bias = grads_of_x.transpose(0, 1), None
+                of_x = grads_of_x.transpose(0, 1)
             else:
+                of_input_bias = back.of_bias(of_lanes) if needs_input_bias else None
                 if needs_x:
                     of_x = gradient_of_input(grads_of_x.flatten(1, 2), input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None

@@ -24,12 +24,12 @@ _NUMBERS = (bool, int, float, complex, str, bytes, type(None))
 def dependence(cell: Cell[Any]) -> tuple[Any, ...]:
     """Modes, options, functions and globals that the step of a cell may read, to be compared with those of others."""
     modules = cell.named_modules() if cell._modules else [("", cell)]
-    return (*(_of_module(name, module) for name, module in modules), _of_class(type(cell)))
+    return (*[_of_module(name, module) for name, module in modules], _of_class(type(cell)))
 
 
 def _of_module(name: str, module: nn.Module) -> tuple[Any, ...]:
-    options = ((key, value) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE)
-    return name, type(module), module.training, *((key, frozen(key, value, [])) for key, value in options)
+    options = [(key, frozen(key, value, [])) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE]
+    return name, type(module), module.training, *options
 
 
 Reads = list[tuple[Callable[[str], Any], str, Any]]
@@ -54,7 +54,7 @@ def _of_class(kind: type) -> int:
     """A number for what a cell's own classes have, and the globals that their methods name."""
     own = kind.__mro__[: kind.__mro__.index(Cell)]
     names, known = [tuple(vars(base)) for base in own], _known.get(kind)
-    if known is None or (known.mro, known.names) != (own, names) or any(get(a) is not b for get, a, b in known.reads):
+    if known is None or (known.mro, known.names) != (own, names) or any([get(a) is not b for get, a, b in known.reads]):
         reads: Reads = []
         found = tuple(entry for base in own for entry in _of_base(base, reads))
         known = _known[kind] = _Known(own, names, reads, _numbers.setdefault(found, next(_next_number)))
