@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import multistable as ms
 from multistable.scan import choice, cudnn, fused, of_torch
-from multistable.scan.kernels import launch, matrix, recurrence, repack  # noqa: F401 (before Triton is told to interpret)
+from multistable.scan.kernels import gpu, launch, matrix, recurrence, repack  # noqa: F401 (before Triton is told to interpret)
 
 KINDS: dict[str, Any] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
 STEPS, ROWS, FEATURES, HIDDEN = 3, 2, 8, 16
@@ -71,7 +71,7 @@ def nothing_runs() -> None:
     kernel = Kernel()
     for owner, name, stand_in in (
         (launch.JITFunction, "__getitem__", lambda _, grid: lambda *arguments, **constants: kernel),
-        (recurrence, "capacity", lambda device: H200),
+        (gpu, "capacity", lambda device: H200),
         (torch, "bmm", product),
         (torch, "baddbmm", lambda bias, a, b, out: out),
         (torch.Tensor, "baddbmm_", lambda self, *_, **__: self),

@@ -21,7 +21,7 @@ from fused_problems import (
 from multistable import scan as time_loop
 from multistable.cells import GRU
 from multistable.scan import choice, engine, fused, reference
-from multistable.scan.kernels import project, recurrence
+from multistable.scan.kernels import project, way_back
 from multistable.scan.kernels.plan import plan
 
 if HAS_GPU:
@@ -41,8 +41,8 @@ def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidd
 @pytest.mark.parametrize("time", [1, 2, 4, 7])
 def test_an_mgu_goes_back_in_parts(time, monkeypatch):
     """In one, two and three parts, of equal and of different lengths."""
-    monkeypatch.setattr(recurrence, "PARTS", 3)
-    monkeypatch.setattr(recurrence, "NUMBERS_OF_A_PART", 2 * 2 * 3 * 16)
+    monkeypatch.setattr(way_back, "PARTS", 3)
+    monkeypatch.setattr(way_back, "NUMBERS_OF_A_PART", 2 * 2 * 3 * 16)
     check("mgu", time, 3, 16, (2,))
 
 

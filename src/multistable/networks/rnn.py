@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from inspect import Parameter
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn

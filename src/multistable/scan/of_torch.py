@@ -54,7 +54,7 @@ def prepared(cell: Cell[Any], u: Tensor) -> list[Any]:
         if tensor is not None and (tensor.dtype != torch.float32 or tensor.device != device):
             raise RefusedError(f"its tensors must be in float32 on {device}")
     shapes = [(u.shape[2], columns), (hidden, columns), (columns,), (columns,)]  # they read as much without asking
-    if any([weight is not None and weight.shape != shape for weight, shape in zip(weights, shapes, strict=True)]):
+    if any(weight is not None and weight.shape != shape for weight, shape in zip(weights, shapes, strict=True)):
         raise RefusedError(f"its weights must be {shapes}")
     reason = LIBRARIES[device.type].absent() if device.type in LIBRARIES else f"there are none on {device}"
     if reason is not None or u.numel() == 0:
@@ -86,7 +86,7 @@ def read(cell: Cell[Any], u: Tensor, state: Any, *, precision: str) -> tuple[Ten
             raise ValueError(f"state {name} must be {shape}, {u.dtype} on {u.device}, got {given}")
     library = LIBRARIES[u.device.type]
     form, tensors = Form(cell.torch_kind, cell.torch_gates, weights[3] is not None, precision), (u, *weights, *state)
-    if not (torch.is_grad_enabled() and any([t is not None and t.requires_grad for t in tensors])):
+    if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
         output, *end = library.advance(form, *tensors, train=False)[0]
     elif library.has_gradient(form.kind):
         output, *end = Recurrence.apply(library, form, *tensors)

@@ -54,7 +54,7 @@ def _of_class(kind: type) -> int:
     """A number for what a cell's own classes have, and the globals that their methods name."""
     own = kind.__mro__[: kind.__mro__.index(Cell)]
     names, known = [tuple(vars(base)) for base in own], _known.get(kind)
-    if known is None or (known.mro, known.names) != (own, names) or any([get(a) is not b for get, a, b in known.reads]):
+    if known is None or (known.mro, known.names) != (own, names) or any(get(a) is not b for get, a, b in known.reads):
         reads: Reads = []
         found = tuple(entry for base in own for entry in _of_base(base, reads))
         known = _known[kind] = _Known(own, names, reads, _numbers.setdefault(found, next(_next_number)))
