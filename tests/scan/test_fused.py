@@ -23,6 +23,7 @@ from multistable.cells import GRU
 from multistable.scan import choice, engine, fused, reference
 from multistable.scan.kernels import project, way_back
 from multistable.scan.kernels.plan import plan
+from multistable.scan.program import RefusedError
 
 if HAS_GPU:
     SIZES = [(t, b, h) for t in (1, 2, 63) for b in (1, 33) for h in (1, 16, 48, 128, 256, 512)]
@@ -291,7 +292,8 @@ class Noisy(GRU):
 def test_what_the_kernels_cannot_do_is_said(change, reason):
     cell, _, projected, state, _ = map_single(problem("gru", 2, 2, 16))
     cell, projected = change(cell.to(DEVICE), projected)
-    assert reason in fused.supported(cell.to(DEVICE), projected)
+    with pytest.raises(RefusedError, match=reason):
+        fused.prepared(cell.to(DEVICE), projected)
     with pytest.raises(ValueError, match=reason):
         fused.scan(cell, projected, state)
 

@@ -1,5 +1,7 @@
 """PyTorch's own kernels with the weights of our cells: oneDNN on the CPU, and the layout of weights for cuDNN."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ import multistable as ms
 from fused_problems import DEVICE, HAS_GPU
 from multistable.cells import CELLS
 from multistable.cells.elman import Elman
-from multistable.scan import cudnn, of_torch, onednn, read, reference
+from multistable.scan import choice, cudnn, of_torch, onednn, read, reference
 from multistable.scan.program import RefusedError
 
 MAKERS = {name: CELLS[name] for name in ("gru", "lstm", "chrono")} | {"elman": Elman}
@@ -158,3 +160,26 @@ def test_the_last_state_is_not_memory_of_the_output(backend):
     before = output.detach().clone()
     h.detach().zero_()
     assert torch.equal(output, before)
+
+
+@pytest.mark.parametrize(
+    ("make", "units", "steps", "rows", "precision", "taken"),
+    [
+        *(
+            (ms.GRU, 128, steps, rows, "tf32", taken)
+            for steps, rows, taken in ((256, 32, 1), (257, 32, 0), (256, 33, 0))
+        ),
+        *((ms.LSTM, units, 200, 1, "ieee", taken) for units, taken in ((64, 1), (129, 0), (512, 0), (513, 1))),
+        *(
+            (Elman, units, 200, rows, "ieee", taken)
+            for units, rows, taken in ((128, 256, 1), (256, 32, 1), (256, 33, 0))
+        ),
+        (lambda *sizes: Elman(*sizes, nonlinearity="relu"), 64, 200, 1, "ieee", 0),
+        (ms.GRU, 512, 200, 256, "tf32", 0),
+        (ms.LSTM, 512, 200, 256, "ieee", 1),
+        (ms.MGU, 1024, 200, 1, "ieee", 0),
+    ],
+)
+def test_where_cudnn_is_the_fastest_way(make, units, steps, rows, precision, taken):
+    u = SimpleNamespace(is_cuda=True, shape=(steps, rows, 3))
+    assert choice.torch_is_fastest(make(3, units), u, precision) == bool(taken)

@@ -18,16 +18,7 @@ from multistable.scan.cpu.passes import compiler_of_passes
 from multistable.scan.program import RefusedError, weights_of
 from multistable.scan.program.members import Members, program_of_members
 
-__all__ = ["compiler_of_passes", "last", "prepared", "scan", "supported", "transformed"]
-
-
-def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why this time loop cannot advance ``cell`` over inputs, projected or not; None when it can."""
-    try:
-        prepared(cell, projected)
-    except RefusedError as reason:
-        return str(reason)
-    return None
+__all__ = ["compiler_of_passes", "last", "prepared", "scan", "transformed"]
 
 
 def prepared(cell: Cell[Any], x: Tensor) -> Members:
