@@ -268,7 +268,8 @@ class Bidirectional(StackLayer):
 def _at_end(states: LayerState, lengths: Tensor | None) -> LayerState:
     """The state after the last step of each sequence, from the states after every step."""
     return tuple(
-        cell._make(field[-1] if lengths is None else at_end(field, lengths) for field in cell) for cell in states
+        cell._make(field[-1].clone() if lengths is None else at_end(field, lengths) for field in cell)
+        for cell in states
     )
 
 
