@@ -56,7 +56,7 @@ def nothing_runs() -> None:
     def laid_out(weights: list[Tensor], *_: Any) -> Tensor:
         buffer, start = torch.zeros(sum(weight.numel() for weight in weights)), 0
         for weight in weights:
-            weight.set_(buffer.untyped_storage(), start, weight.shape)
+            weight.set_(buffer.untyped_storage(), start, weight.shape, weight.stride())
             start += weight.numel()
         return buffer
 
