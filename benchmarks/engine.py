@@ -27,8 +27,8 @@ from multistable.cells.base import Cell
 from multistable.scan import engine, fused, scan
 from multistable.scan.graphs import Graphed
 from multistable.scan.kernels.form import form_of
+from multistable.scan.kernels.gpu import capacity
 from multistable.scan.kernels.plan import plan
-from multistable.scan.kernels.recurrence import capacity
 from multistable.scan.program import program_of
 
 BATCH = 32

@@ -24,7 +24,7 @@ from triton.runtime import driver
 from multistable.cells import CELLS
 from multistable.cells.elman import Elman
 from multistable.scan import fused
-from multistable.scan.kernels import recurrence
+from multistable.scan.kernels import gpu
 from multistable.scan.kernels.launch import Launch
 
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
@@ -66,7 +66,7 @@ def compiling() -> Iterator[list[Compiled]]:
     try:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(Launch, "__call__", compile_alone))
-            stack.enter_context(mock.patch.object(recurrence, "capacity", return_value=H200))
+            stack.enter_context(mock.patch.object(gpu, "capacity", return_value=H200))
             stack.enter_context(mock.patch.object(fused, "_unfit", return_value=None))
             yield found
     finally:

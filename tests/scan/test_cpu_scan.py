@@ -13,6 +13,7 @@ from multistable.cells import GRU
 from multistable.cells.elman import Elman
 from multistable.scan import cpu, reference
 from multistable.scan.cpu import passes
+from multistable.scan.program import RefusedError
 
 KINDS = ["lstm", "gru", "gru with recurrent bias", "mgu", "brc", "nbrc", "relu"]
 """Each has other stages: fields, weights of units, products, what is saved and what is written over."""
@@ -292,15 +293,19 @@ class Halved(GRU):
         return type(state)(torch.cat([state.h[..., 2:], state.h[..., :2]], -1))
 
 
-def test_supported_says_why_not():
+def test_what_this_loop_cannot_do_is_said():
     cell = make("gru", 3)
     projected = torch.zeros(2, 5, 9, dtype=torch.float64)
-    assert cpu.supported(cell, projected) is None
+    cpu.prepared(cell, projected)
     halved = Halved(2, 3).double()
-    assert cpu.supported(halved, projected).startswith("Halved has no fused loop: its step takes columns 2 to 3")
-    assert "float64" in cpu.supported(cell, projected.float())
-    assert "bfloat16" in cpu.supported(cell, projected.bfloat16())
-    assert "meta" in cpu.supported(cell, projected.to("meta"))
+    for given, x, reason in (
+        (halved, projected, "^Halved has no fused loop: its step takes columns 2 to 3"),
+        (cell, projected.float(), "float64"),
+        (cell, projected.bfloat16(), "bfloat16"),
+        (cell, projected.to("meta"), "meta"),
+    ):
+        with pytest.raises(RefusedError, match=reason):
+            cpu.prepared(given, x)
     with pytest.raises(ValueError, match="Halved has no fused loop"):
         cpu.scan(halved, projected, halved.zero_state(projected[0]))
     with pytest.raises(ValueError, match="state h must be"):

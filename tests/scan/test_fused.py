@@ -21,8 +21,9 @@ from fused_problems import (
 from multistable import scan as time_loop
 from multistable.cells import GRU
 from multistable.scan import choice, engine, fused, reference
-from multistable.scan.kernels import project, recurrence
+from multistable.scan.kernels import project, way_back
 from multistable.scan.kernels.plan import plan
+from multistable.scan.program import RefusedError
 
 if HAS_GPU:
     SIZES = [(t, b, h) for t in (1, 2, 63) for b in (1, 33) for h in (1, 16, 48, 128, 256, 512)]
@@ -41,8 +42,8 @@ def test_states_and_gradients_are_those_of_the_reference(name, time, batch, hidd
 @pytest.mark.parametrize("time", [1, 2, 4, 7])
 def test_an_mgu_goes_back_in_parts(time, monkeypatch):
     """In one, two and three parts, of equal and of different lengths."""
-    monkeypatch.setattr(recurrence, "PARTS", 3)
-    monkeypatch.setattr(recurrence, "NUMBERS_OF_A_PART", 2 * 2 * 3 * 16)
+    monkeypatch.setattr(way_back, "PARTS", 3)
+    monkeypatch.setattr(way_back, "NUMBERS_OF_A_PART", 2 * 2 * 3 * 16)
     check("mgu", time, 3, 16, (2,))
 
 
@@ -291,7 +292,8 @@ class Noisy(GRU):
 def test_what_the_kernels_cannot_do_is_said(change, reason):
     cell, _, projected, state, _ = map_single(problem("gru", 2, 2, 16))
     cell, projected = change(cell.to(DEVICE), projected)
-    assert reason in fused.supported(cell.to(DEVICE), projected)
+    with pytest.raises(RefusedError, match=reason):
+        fused.prepared(cell.to(DEVICE), projected)
     with pytest.raises(ValueError, match=reason):
         fused.scan(cell, projected, state)
 

@@ -6,6 +6,7 @@ import torch
 from cells_of_others import OTHERS, LightGRU
 from fused_problems import DEVICE, HAS_GPU, TOLERANCE, poisoned_memory, relative_error  # noqa: F401
 from multistable.scan import fused, reference
+from multistable.scan.program import RefusedError
 
 # Units that fill no tile: what stands beyond the last one of a cell that divides by a state is not finite.
 SIZES = [(2, 3, 5), (63, 33, 128), (5, 40, 200)] if HAS_GPU else [(2, 3, 5)]
@@ -48,4 +49,5 @@ def test_states_and_gradients_are_those_of_the_reference(kind, time, rows, hidde
 
 def test_a_sum_over_units_has_no_kernel():
     cell = LightGRU(3, 8).to(DEVICE)
-    assert "sums over units" in fused.supported(cell, torch.randn(2, 3, 3, device=DEVICE))
+    with pytest.raises(RefusedError, match="sums over units"):
+        fused.prepared(cell, torch.randn(2, 3, 3, device=DEVICE))

@@ -22,8 +22,8 @@ from fused_problems import (
 )
 from multistable.cells import CELLS
 from multistable.scan import fused, reference
+from multistable.scan.kernels import gpu, project
 from multistable.scan.kernels import plan as plans
-from multistable.scan.kernels import project, recurrence
 from multistable.scan.kernels.form import form_of
 from multistable.scan.kernels.plan import plan
 from multistable.scan.program import program_of
@@ -77,12 +77,12 @@ def test_many_networks_in_tf32(name, hidden):
 @pytest.fixture
 def matrix_units(monkeypatch):
     """A function that sets how many multiprocessors there are, all with matrix units, to be used with few rows, too."""
-    capacity = recurrence.capacity
+    capacity = gpu.capacity
     if HAS_GPU:
         if not capacity(torch.device("cuda", 0))["matrix_units"]:
             pytest.skip("needs a GPU with matrix units for TF32")
     else:
-        monkeypatch.setattr(recurrence, "_matrix", gluon_on_cpu.kernels)
+        monkeypatch.setattr(gpu, "matrix_kernels", gluon_on_cpu.kernels)
 
     def use(processors):
         def changed(device):
@@ -91,7 +91,7 @@ def matrix_units(monkeypatch):
                 return {**own, "processors": min(processors, own["processors"])}
             return {"processors": processors, "shared_memory": 232_448, "matrix_units": True}
 
-        monkeypatch.setattr(recurrence, "capacity", changed)
+        monkeypatch.setattr(gpu, "capacity", changed)
 
     plan.cache_clear()
     monkeypatch.setattr(plans, "ROWS_FOR_MATRIX", 0)
@@ -210,7 +210,7 @@ def errors_of(cell, double):
 
 def division_of(name, networks, rows, hidden, precision, *, backward=True):
     form = form_of(program_of(CELLS[name](3, hidden)))
-    return recurrence._plan(form, torch.empty(0, device=DEVICE).device, networks, rows, precision, backward=backward)
+    return gpu.plan_for(form, torch.empty(0, device=DEVICE).device, networks, rows, precision, backward=backward)
 
 
 @pytest.mark.parametrize(("time", "rows", "hidden", "networks", "processors"), MATRIX_CASES)
@@ -323,7 +323,7 @@ def test_without_gluon_there_are_no_matrix_units(version, missing, monkeypatch):
     monkeypatch.delitem(sys.modules, "multistable.scan.kernels.matrix", raising=False)
     for name, module in missing.items():
         monkeypatch.setitem(sys.modules, name, module)
-    assert recurrence._matrix.__wrapped__() is None
+    assert gpu.matrix_kernels.__wrapped__() is None
 
 
 @pytest.mark.parametrize("change", [{"matrix_units": False}, {"shared_memory": 65_536}, {"hidden": 1024}], ids=str)

@@ -1,5 +1,7 @@
 """PyTorch's own kernels with the weights of our cells: oneDNN on the CPU, and the layout of weights for cuDNN."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,7 +9,8 @@ import multistable as ms
 from fused_problems import DEVICE, HAS_GPU
 from multistable.cells import CELLS
 from multistable.cells.elman import Elman
-from multistable.scan import cudnn, of_torch, read, reference
+from multistable.scan import choice, cudnn, of_torch, onednn, read, reference
+from multistable.scan.program import RefusedError
 
 MAKERS = {name: CELLS[name] for name in ("gru", "lstm", "chrono")} | {"elman": Elman}
 of_each_kind = pytest.mark.parametrize("name", MAKERS)
@@ -48,8 +51,8 @@ def test_outputs_and_gradients_are_those_of_the_plain_loop(name, second):
 
 def test_lstms_take_them_on_the_cpu_by_themselves(monkeypatch):
     taken = []
-    original = of_torch.read
-    monkeypatch.setattr(of_torch, "read", lambda *given, **options: taken.append(1) or original(*given, **options))
+    original = onednn.advance
+    monkeypatch.setattr(onednn, "advance", lambda *given, **options: taken.append(1) or original(*given, **options))
     x = torch.randn(5, 2, 3)
     for name, count in (("gru", 0), ("lstm", 2)):
         ms.RNN(name, 3, 4, 2)(x)
@@ -80,7 +83,8 @@ class Halved(ms.LSTM):
 def test_what_they_cannot_compute(make, reason):
     cell = make()
     u = torch.randn(2, 3, 3, dtype=cell.bias.dtype)
-    assert reason in of_torch.supported(cell, u)
+    with pytest.raises(RefusedError, match=reason):
+        of_torch.prepared(cell, u)
     read(cell, u)  # by another loop
     with ms.engine(backend="torch"), pytest.raises(RuntimeError, match=reason):
         read(cell, u)
@@ -89,25 +93,93 @@ def test_what_they_cannot_compute(make, reason):
 def test_members_have_none():
     cell = ms.LSTM(3, 4)
     many = cell.bind({name: torch.stack([p, p]) for name, p in cell.named_parameters()})
-    assert "leading dimensions" in of_torch.supported(many, torch.randn(2, 2, 5, 3))
+    with pytest.raises(RefusedError, match="leading dimensions"):
+        of_torch.prepared(many, torch.randn(2, 2, 5, 3))
 
 
 @pytest.mark.parametrize("second", [False, True])
 @of_each_kind
-def test_weights_are_laid_out_as_torch_nn_has_them_and_gradients_back(name, second):
+def test_weights_are_laid_out_as_torch_nn_has_them_and_gradients_back(name, second, monkeypatch):
     if HAS_GPU:
         pytest.skip("tests/gpu has it on a GPU")
     pytest.importorskip("triton")
     cell = made(name, second, inputs=5, hidden=40)
-    ours = [None if w is None else w.detach().to(DEVICE) for w in (getattr(cell, each) for each in cudnn.WEIGHTS)]
+    ours = [None if w is None else w.detach().to(DEVICE) for w in (getattr(cell, each) for each in of_torch.WEIGHTS)]
     network = ms.RNN(MAKERS[name], 5, 40, recurrent_bias=second)
     network.layers[0].cell.load_state_dict(cell.state_dict())
     module = ms.to_torch(network)
     theirs = [torch.zeros_like(p) for p in module.parameters()]
-    cudnn._repack(cell.torch_gates, ours, theirs, back=False)
+    monkeypatch.setattr(cudnn, "get_cudnn_mode", lambda kind: 0)
+    monkeypatch.setattr(
+        torch, "_cudnn_rnn_flatten_weight", lambda weights, *_: torch.cat([w.flatten() for w in weights])
+    )
+    layout = cudnn.layout_of(of_torch.Form(cell.torch_kind, cell.torch_gates, second, "ieee"), 5, 40, DEVICE)
+    layout.repack(ours, theirs, back=False)
     for found, expected in zip(theirs, module.parameters(), strict=True):
         assert torch.equal(found, expected)
     back = [None if w is None else torch.full_like(w, torch.nan) for w in ours]
-    cudnn._repack(cell.torch_gates, back, theirs, back=True)
+    layout.repack(back, theirs, back=True)
     for found, expected in zip(back, ours, strict=True):
         assert (found is None and expected is None) or torch.equal(found, expected)
+
+
+def test_second_derivatives_of_an_lstm_on_the_cpu():
+    cell, u = made("lstm", True), torch.randn(4, 2, 3, requires_grad=True)
+
+    def second(**settings):
+        with ms.engine(**settings):
+            output, _ = read(cell, u)
+        (first,) = torch.autograd.grad(output.sin().sum(), u, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), [u, *cell.parameters()])
+
+    for found, expected in zip(second(backend="torch"), second(backend="reference"), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_and_states_that_are_not_contiguous():
+    cell = made("lstm", True)
+    u, state = torch.randn(4, 7, 3).transpose(0, 1), cell.State(*torch.randn(6, 4, 2).permute(2, 1, 0))
+    with ms.engine(backend="torch"):
+        found = read(cell, u, state)
+    expected = plainly(cell, u, state)
+    for ours, theirs in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (4, 5), (4, 6, 1)])
+def test_states_of_other_shapes_are_refused(shape):
+    cell = made("lstm")
+    with pytest.raises(ValueError, match=r"state h must be \(4, 6\)"):
+        read(cell, torch.randn(7, 4, 3), cell.State(torch.zeros(shape), torch.zeros(4, 6)))
+
+
+@pytest.mark.parametrize("backend", ["fused", "torch", "reference"])
+def test_the_last_state_is_not_memory_of_the_output(backend):
+    with ms.engine(backend=backend):
+        output, (h, _) = ms.RNN("lstm", 3, 4)(torch.randn(5, 2, 3))
+    before = output.detach().clone()
+    h.detach().zero_()
+    assert torch.equal(output, before)
+
+
+@pytest.mark.parametrize(
+    ("make", "units", "steps", "rows", "precision", "taken"),
+    [
+        *(
+            (ms.GRU, 128, steps, rows, "tf32", taken)
+            for steps, rows, taken in ((256, 32, 1), (257, 32, 0), (256, 33, 0))
+        ),
+        *((ms.LSTM, units, 200, 1, "ieee", taken) for units, taken in ((64, 1), (129, 0), (512, 0), (513, 1))),
+        *(
+            (Elman, units, 200, rows, "ieee", taken)
+            for units, rows, taken in ((128, 256, 1), (256, 32, 1), (256, 33, 0))
+        ),
+        (lambda *sizes: Elman(*sizes, nonlinearity="relu"), 64, 200, 1, "ieee", 0),
+        (ms.GRU, 512, 200, 256, "tf32", 0),
+        (ms.LSTM, 512, 200, 256, "ieee", 1),
+        (ms.MGU, 1024, 200, 1, "ieee", 0),
+    ],
+)
+def test_where_cudnn_is_the_fastest_way(make, units, steps, rows, precision, taken):
+    u = SimpleNamespace(is_cuda=True, shape=(steps, rows, 3))
+    assert choice.torch_is_fastest(make(3, units), u, precision) == bool(taken)

@@ -13,9 +13,10 @@ from multistable.networks.rnn import RNN
 def precompile(network: RNN | Ensemble, x: Tensor | PackedSequence) -> None:
     """Compile now what ``network`` needs to read inputs like ``x``, forward and back, and without a gradient.
 
-    It is what the present engine settings lead to, for any values and for sequences of any length but 1; another batch
-    size may need kernels of its own. Kernels for a GPU are kept on disk, where later processes find them. Nothing is
-    changed: no gradients, no random state, no mode. Hooks of the network are not called.
+    It is what the present engine settings lead to, for any values and for sequences of any length but 1; in small
+    layers, of which cuDNN takes the shorter ones, for those that go the same way. Another batch size may need kernels
+    of its own. Kernels for a GPU are kept on disk, where later processes find them. Nothing is changed: no gradients,
+    no random state, no mode. Hooks of the network are not called.
 
     Args:
         x: inputs as the network takes them; only their form matters.

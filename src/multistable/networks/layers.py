@@ -71,6 +71,10 @@ class StackLayer(Layer):
     def cells(self) -> tuple[Cell[Any], ...]:
         """The recurrences of this layer."""
 
+    @abstractmethod
+    def merged(self, state: LayerState) -> list[dict[str, Tensor]]:
+        """The fields of the state of each direction, see :meth:`CellLayer.merge`."""
+
     @property
     @abstractmethod
     def directions(self) -> tuple["CellLayer", ...]:
@@ -103,6 +107,9 @@ class CellLayer(StackLayer):
     def of_directions(self, state: LayerState) -> tuple[LayerState, ...]:
         return (state,)
 
+    def merged(self, state: LayerState) -> list[dict[str, Tensor]]:
+        return [self.merge(state)]
+
     @property
     def input_size(self) -> int:
         return self.cells[0].input_size
@@ -122,8 +129,9 @@ class CellLayer(StackLayer):
     def read(
         self, u: Tensor, state: LayerState | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, LayerState]:
-        if len(self.cells) == 1 and lengths is None:
-            output, end = read(self.cells[0], u, None if state is None else state[0])
+        cells = self.cells
+        if len(cells) == 1 and lengths is None:
+            output, end = read(cells[0], u, None if state is None else state[0])
             return output, (end,)
         output, after = self(u, state)
         return output, _at_end(after, lengths)
@@ -142,6 +150,8 @@ class CellLayer(StackLayer):
 
     def merge(self, state: LayerState) -> dict[str, Tensor]:
         """Each field of the state as one tensor ``(..., n, units)``: the cells with this field stand side by side."""
+        if len(state) == 1:
+            return dict(zip(state[0]._fields, state[0], strict=True))
         return {name: _joined([getattr(x, name) for x in state if name in x._fields]) for name in self.state_fields}
 
     def split(self, merged: dict[str, Tensor]) -> LayerState:
@@ -229,6 +239,10 @@ class Bidirectional(StackLayer):
         onward = len(self.onward.cells)
         return state[:onward], state[onward:]
 
+    def merged(self, state: LayerState) -> list[dict[str, Tensor]]:
+        onward, reverse = self.of_directions(state)
+        return [self.onward.merge(onward), self.reverse.merge(reverse)]
+
     def forward(self, u: Tensor, state: LayerState | None = None) -> tuple[Tensor, LayerState]:
         """As :meth:`Layer.forward`; after a time step, ``reverse`` is in the state that it has come to from the end."""
         before, before_reverse = (None, None) if state is None else self.of_directions(state)
@@ -254,7 +268,8 @@ class Bidirectional(StackLayer):
 def _at_end(states: LayerState, lengths: Tensor | None) -> LayerState:
     """The state after the last step of each sequence, from the states after every step."""
     return tuple(
-        cell._make(field[-1] if lengths is None else at_end(field, lengths) for field in cell) for cell in states
+        cell._make(field[-1].clone() if lengths is None else at_end(field, lengths) for field in cell)
+        for cell in states
     )
 
 

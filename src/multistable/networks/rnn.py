@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from inspect import Parameter
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -147,9 +147,9 @@ class RNN(nn.Module):
 
     def pack_state(self, states: Sequence[LayerState]) -> Any:
         """The layers' states in the form that :meth:`forward` returns: each field stacked over layers."""
-        parts = [part for layer, state in zip(self._stack, states, strict=True) for part in layer.of_directions(state)]
-        merged = [layer.merge(part) for layer, part in zip(self._directions, parts, strict=True)]
-        fields = [torch.stack([fields[name] for fields in merged]) for name in merged[0]]
+        parts = [part for layer, state in zip(self._stack, states, strict=True) for part in layer.merged(state)]
+        first, *others = parts
+        fields = [torch.stack([part[name] for part in parts]) if others else first[name].unsqueeze(0) for name in first]
         return fields[0] if len(fields) == 1 else tuple(fields)
 
     def unpack_state(self, state: Any) -> list[LayerState]:
@@ -178,7 +178,7 @@ class RNN(nn.Module):
 
     @property
     def _stack(self) -> list[StackLayer]:
-        return cast(list[StackLayer], list(self.layers))
+        return list(self.layers._modules.values())  # type: ignore[arg-type]
 
     @property
     def _directions(self) -> list[CellLayer]:
@@ -192,7 +192,7 @@ class RNN(nn.Module):
         if u.shape[-1] != self.input_size:
             raise ValueError(f"the input must have input_size = {self.input_size} features, got {u.shape[-1]}")
         if state is None:
-            return [None] * len(self.layers)
+            return [None] * len(self._stack)
         before = self.unpack_state(state)
         for field in _fields(state):
             if field.shape[1:-1] != torch.Size(batch):

@@ -16,7 +16,9 @@ from multistable.scan.program.members import Members
 from multistable.scan.surroundings import in_own_precision, uncompiled
 
 BACKENDS = ("auto", "reference", "fused", "torch")
-FUSED_LOOPS = ("triton", "cpu")
+LOOPS: dict[str, Any] = {"cpu": ("cpu", cpu), "cuda": ("triton", fused)}
+"""The fused loop of each type of device, by its name; others are asked of the one on a GPU, which says why not."""
+FUSED_LOOPS = tuple(name for name, _ in LOOPS.values())
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,21 @@ class Settings:
                 hint = ', the loop that "fused" has on that device' if self.backend in FUSED_LOOPS else ""
                 raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}{hint}")
 
+
+FASTEST_ON_THE_CPU = ("LSTM",)
+SMALL_LAYERS = {
+    "GRU": [(128, 32, 256)],
+    "LSTM": [(128, 32, 256)],
+    "RNN_TANH": [(128, 256, 256), (256, 32, 256)],
+}
+MOST_UNITS, MOST_NUMBERS = 512, 2**19
+"""Where ``"auto"`` takes PyTorch's own kernels, by ``benchmarks/calls.py`` (``docs/results/calls.txt``).
+
+On the CPU for these recurrences. On a GPU in small layers, up to so many units, rows and steps: there a call takes as
+long as its host, and cuDNN's keeps it for less time; in longer sequences the kernels made from the step are faster.
+Then in layers of more units, and, where each row of a product takes as long, in float32 with so many numbers in the
+gates of a step.
+"""
 
 _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 (it is frozen)
 
@@ -72,7 +89,7 @@ RECORDED = 'it cannot be exported or traced: ms.engine(backend="reference") can,
 
 def _is_recorded() -> bool:
     """Whether what is computed becomes a program of ``torch.export``, ``torch.jit.trace`` or ONNX."""
-    return torch.jit.is_tracing() or torch.compiler.is_exporting()
+    return torch._C._is_tracing() or torch.compiler.is_exporting()
 
 
 @dataclass(frozen=True)
@@ -98,7 +115,7 @@ def choose(cell: Cell[Any], u: Tensor) -> Choice:
     backend = _settings.get().backend
     if backend == "reference":
         return Choice("reference", "asked for")
-    name, module = ("cpu", cpu) if u.device.type == "cpu" else ("triton", fused)
+    name, module = LOOPS.get(u.device.type, ("triton", fused))
     try:
         if _is_recorded():
             raise RefusedError(RECORDED)
@@ -163,15 +180,26 @@ def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """
     settings = _settings.get()
     asked_for = settings.backend == "torch"
-    fastest = settings.backend == "auto" and of_torch.is_fastest(cell, u, settings.precision) and not _is_recorded()
+    fastest = settings.backend == "auto" and torch_is_fastest(cell, u, settings.precision) and not _is_recorded()
     if asked_for or fastest:
-        reason = of_torch.supported(cell, u)
-        if reason is None:
+        try:
             return of_torch.read(cell, u, state, precision=settings.precision)
-        if asked_for:
-            raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}")
+        except RefusedError as reason:
+            if asked_for:
+                raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}") from reason
     states = _scan(cell, u, state)
-    return states[0], cell.State(*(field[-1] for field in states))
+    return states[0], cell.State(*[field[-1].clone() for field in states])
+
+
+def torch_is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
+    """Whether PyTorch's kernels, where they are, take less time than the loop made from the cell's step."""
+    kind = cell.torch_kind
+    if kind is None or not u.is_cuda:
+        return kind in FASTEST_ON_THE_CPU
+    steps, rows, units = u.shape[0], u.shape[1], cell.hidden_size
+    if any(units <= most[0] and rows <= most[1] and steps <= most[2] for most in SMALL_LAYERS.get(kind, ())):
+        return True
+    return units > MOST_UNITS or (precision == "ieee" and len(cell.torch_gates) * units * rows >= MOST_NUMBERS)
 
 
 def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:

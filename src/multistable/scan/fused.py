@@ -42,15 +42,6 @@ class OfInput(NamedTuple):
     columns: int
 
 
-def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why the kernels cannot advance ``cell`` over inputs, projected or not; None if they can."""
-    try:
-        prepared(cell, projected)
-    except RefusedError as reason:
-        return str(reason)
-    return None
-
-
 def prepared(cell: Cell[Any], x: Tensor) -> Members:
     """What the kernels take to advance ``cell`` over inputs, projected or not; ``RefusedError`` where they cannot."""
     from multistable.scan.kernels.form import form_of

@@ -4,92 +4,124 @@ These return the output after each step and the last state alone, and have no le
 them where they are the fastest way.
 """
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from multistable.cells.base import Cell
-from multistable.scan import cpu, cudnn, fused
-from multistable.scan.program import weights_of
+from multistable.scan import cudnn, onednn
+from multistable.scan.program import RefusedError, weights_of
 
-FASTEST_ON_THE_CPU = ("LSTM",)
-"""Whose kernels on the CPU take less time than the loop made from the step, by ``benchmarks/calls.py``."""
+WEIGHTS = ("input_weight", "recurrent_weight", "bias", "recurrent_bias")
 
-MOST_UNITS, MOST_NUMBERS = 512, 2**19
-"""Where cuDNN takes less time than the kernels made from the step: in layers of more units, and, where each row of a
-product takes as long, in float32 with so many numbers in the gates of a step."""
+LIBRARIES: dict[str, Any] = {"cpu": onednn, "cuda": cudnn}
+"""For each type of device the module that calls PyTorch's kernels there."""
 
 
-def supported(cell: Cell[Any], u: Tensor) -> str | None:
-    """Why PyTorch's kernels cannot advance ``cell`` over inputs ``(time, ..., n, input_size)``; None if they can."""
-    kind: Any = type(cell)
-    owner: Any = next(base for base in kind.__mro__ if "torch_kind" in vars(base))
+class Form(NamedTuple):
+    """A recurrence of ``torch.nn``.
+
+    Attributes:
+        kind: its name there.
+        gates: where each gate is there.
+        second: whether it has a second bias.
+        precision: the least precision of products on a GPU.
+    """
+
+    kind: str
+    gates: tuple[int, ...]
+    second: bool
+    precision: str
+
+
+def prepared(cell: Cell[Any], u: Tensor) -> list[Any]:
+    """The weights that PyTorch's kernels take to advance ``cell`` over inputs; ``RefusedError`` where they cannot."""
     if cell.torch_kind is None:
-        return f"torch.nn has no {kind.__name__}"
+        raise RefusedError(f"torch.nn has no {type(cell).__name__}")
+    kind, owner = type(cell), _owner(type(cell))
     for name in ("step", "project", "input_bias"):
-        if name in vars(cell) or getattr(kind, name) is not getattr(owner, name):
-            return f"{kind.__name__} has a {name} of its own"
-    if u.dim() != 3 or cell.input_weight.dim() != 2:
-        return "torch.nn has no leading dimensions"
-    weights = weights_of(cell)
-    tensors = (u, *weights.values())
-    if any(tensor.dtype != torch.float32 or tensor.device != u.device for tensor in tensors) or u.numel() == 0:
-        return f"its tensors must be in float32 on {u.device}, and not empty"
-    if u.is_cuda:
-        there = torch.backends.cudnn.enabled and torch.backends.cudnn.is_available()
-        return None if there and fused.has_triton() else "cuDNN, or Triton, which lays out its weights, is not there"
-    return cpu.unfit(u, weights) if torch.backends.mkldnn.is_available() else "oneDNN is not there"
+        if name in cell.__dict__ or getattr(kind, name) is not getattr(owner, name):
+            raise RefusedError(f"{kind.__name__} has a {name} of its own")
+    known = weights_of(cell)
+    weights = [known[name] if name in known else getattr(cell, name) for name in WEIGHTS]
+    if u.dim() != 3 or weights[0].dim() != 2:
+        raise RefusedError("torch.nn has no leading dimensions")
+    device, hidden = u.device, cell.hidden_size
+    columns = len(cell.torch_gates) * hidden
+    for tensor in (u, *weights):
+        if tensor is not None and (tensor.dtype != torch.float32 or tensor.device != device):
+            raise RefusedError(f"its tensors must be in float32 on {device}")
+    shapes = [(u.shape[2], columns), (hidden, columns), (columns,), (columns,)]  # they read as much without asking
+    if any(weight is not None and weight.shape != shape for weight, shape in zip(weights, shapes, strict=True)):
+        raise RefusedError(f"its weights must be {shapes}")
+    reason = LIBRARIES[device.type].absent() if device.type in LIBRARIES else f"there are none on {device}"
+    if reason is not None or u.numel() == 0:
+        raise RefusedError(reason or "the input must not be empty")
+    return weights
 
 
-def is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
-    """Whether they take less time than the loop made from the cell's step, by ``benchmarks/calls.py``."""
-    if not u.is_cuda:
-        return cell.torch_kind in FASTEST_ON_THE_CPU
-    of_a_step = len(cell.torch_gates) * cell.hidden_size * u.shape[1]
-    return cell.hidden_size > MOST_UNITS or (precision == "ieee" and of_a_step >= MOST_NUMBERS)
+@cache
+def _owner(kind: Any) -> Any:
+    """The class whose recurrence it is that PyTorch has."""
+    return next(base for base in kind.__mro__ if "torch_kind" in vars(base))
 
 
 def read(cell: Cell[Any], u: Tensor, state: Any, *, precision: str) -> tuple[Tensor, Any]:
-    """The output after each step ``(time, n, hidden_size)``, and the state after the last.
+    """The output after each step ``(time, n, hidden_size)``, and the state after the last; as :func:`prepared`.
 
     Args:
         u: inputs, ``(time, n, input_size)``.
         state: the state before the first step, each field ``(n, hidden_size)``; zero if not given.
         precision: the least precision of products on a GPU.
     """
+    weights = prepared(cell, u)
+    shape, fields = (u.shape[1], cell.hidden_size), cell.State._fields
     if state is None:
-        state = (u.new_zeros(u.shape[1], cell.hidden_size),) * len(cell.State._fields)
-    output, *end = cudnn.read(cell, u, state, precision) if u.is_cuda else _on_the_cpu(cell, u, state)
+        state = (u.new_zeros(shape),) * len(fields)
+    for name, field in zip(fields, state, strict=True):
+        if field.shape != shape or field.dtype != u.dtype or field.device != u.device:
+            given = f"{tuple(field.shape)}, {field.dtype} on {field.device}"
+            raise ValueError(f"state {name} must be {shape}, {u.dtype} on {u.device}, got {given}")
+    library = LIBRARIES[u.device.type]
+    form, tensors = Form(cell.torch_kind, cell.torch_gates, weights[3] is not None, precision), (u, *weights, *state)
+    if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
+        output, *end = library.advance(form, *tensors, train=False)[0]
+    elif library.has_gradient(form.kind):
+        output, *end = Recurrence.apply(library, form, *tensors)
+    else:
+        output, *end = library.differentiable(form, *tensors)
     return output, cell.State(*end)
 
 
-def _on_the_cpu(cell: Any, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    second = torch.zeros_like(cell.bias) if cell.recurrent_bias is None else cell.recurrent_bias
-    weights = Turned.apply(cell.torch_gates, cell.input_weight, cell.recurrent_weight, cell.bias, second)
-    run = getattr(torch._VF, cell.torch_kind.lower())
-    before = tuple(field.unsqueeze(0) for field in state)
-    train = torch.is_grad_enabled()
-    output, *end = run(u, before if len(before) > 1 else before[0], weights, True, 1, 0.0, train, False, False)
-    return output, *(field.squeeze(0) for field in end)
-
-
-class Turned(torch.autograd.Function):
-    """Weights ``(rows, gates * hidden)`` or ``(gates * hidden,)`` with gates first, in the other order."""
+class Recurrence(torch.autograd.Function):
+    """``advance`` of a library with its gradients, as one function from the weights of a cell."""
 
     @staticmethod
-    def forward(ctx: Any, order: tuple[int, ...], *weights: Tensor) -> tuple[Tensor, ...]:
-        ctx.order = order
+    def forward(ctx: Any, library: Any, form: Any, *tensors: Any) -> tuple[Tensor, ...]:
+        outputs, saved = library.advance(form, *tensors, train=True)
+        ctx.library, ctx.form, ctx.count = library, form, len(saved)
         ctx.set_materialize_grads(False)
-        # The whole is turned at once, as PyTorch turns it fastest; gates are then rows that follow one another.
-        return tuple(_reordered(w.mT.contiguous() if w.dim() > 1 else w, order) for w in weights)
+        ctx.save_for_backward(*saved, *tensors)
+        return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        found = (None if grad is None else _reordered(grad, ctx.order) for grad in grads)
-        return None, *(grad.mT if grad is not None and grad.dim() > 1 else grad for grad in found)
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        library, saved, needs = ctx.library, ctx.saved_tensors, ctx.needs_input_grad[2:]
+        if torch.is_grad_enabled():  # create_graph=True
+            tensors = saved[ctx.count :]
+            return None, None, *_differentiably(library.differentiable(ctx.form, *tensors), tensors, needs, grads)
+        found = library.retreat(ctx.form, saved[: ctx.count], grads, needs)
+        return None, None, *[grad if need else None for grad, need in zip(found, needs, strict=True)]
 
 
-def _reordered(rows: Tensor, order: tuple[int, ...]) -> Tensor:
-    gates = rows.chunk(len(order))
-    return torch.cat([gates[index] for index in order])
+def _differentiably(results: Any, tensors: Any, needs: Any, grads: Any) -> list[Tensor | None]:
+    """The gradients of those ``tensors`` that need one, of which further ones can be taken."""
+    given = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
+    wanted = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
+    of_wanted = torch.autograd.grad(
+        [result for result, _ in given], wanted, [grad for _, grad in given], create_graph=True, allow_unused=True
+    )
+    found = iter(of_wanted)
+    return [next(found) if need else None for need in needs]

@@ -18,16 +18,7 @@ from multistable.scan.cpu.passes import compiler_of_passes
 from multistable.scan.program import RefusedError, weights_of
 from multistable.scan.program.members import Members, program_of_members
 
-__all__ = ["compiler_of_passes", "last", "prepared", "scan", "supported", "unfit"]
-
-
-def supported(cell: Cell[Any], projected: Tensor) -> str | None:
-    """Why this time loop cannot advance ``cell`` over inputs, projected or not; None when it can."""
-    try:
-        prepared(cell, projected)
-    except RefusedError as reason:
-        return str(reason)
-    return None
+__all__ = ["compiler_of_passes", "last", "prepared", "scan", "transformed"]
 
 
 def prepared(cell: Cell[Any], x: Tensor) -> Members:
@@ -39,10 +30,18 @@ def prepared(cell: Cell[Any], x: Tensor) -> Members:
     return program_of_members(cell, weights, x.dim() - 3)
 
 
-def unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
-    """Why these tensors cannot be computed with here."""
+def transformed() -> str | None:
+    """Why nothing that only knows its gradient can be computed inside a transform of ``torch.func``."""
     if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
         return "the fused loop on the CPU has gradients alone, not the transforms of torch.func"
+    return None
+
+
+def unfit(projected: Tensor, weights: dict[str, Tensor]) -> str | None:
+    """Why these tensors cannot be computed with here."""
+    reason = transformed()
+    if reason is not None:
+        return reason
     if projected.numel() == 0:
         return f"the input must not be empty, got {tuple(projected.shape)}"
     for name, tensor in (("input", projected), *weights.items()):

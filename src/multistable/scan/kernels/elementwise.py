@@ -6,6 +6,8 @@ import triton.language as tl
 from multistable.scan.kernels.backward import load_at, load_fields, places, plus, zeros
 from multistable.scan.kernels.forward import load_lanes, store_lanes
 
+UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
+
 
 @triton.jit
 def where_all(inside, x, y):

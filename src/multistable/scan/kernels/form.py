@@ -7,7 +7,7 @@ products, give them to each other, and multiply them by the matrices; the produc
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from multistable.scan.kernels.text import Writer
 from multistable.scan.program import Program, RefusedError
@@ -75,32 +75,32 @@ class Form:
     before: tuple[int, ...]
     after: tuple[int, ...]
 
-    @property
+    @cached_property
     def fields(self) -> int:
         """How many fields the state has."""
         return len(self.program.states)
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """How many blocks of matrices there are, each ``(hidden, hidden)``."""
         return sum(slot.blocks for slot in self.slots)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The lanes of the memory that holds the projected input, then what is saved, then gradients."""
         return max(len(self.saved), len(self.gradients), self.of_x + self.program.lanes)
 
-    @property
+    @cached_property
     def computes_operands(self) -> bool:
         """Whether an operand is no field of the state."""
         return any(slot.field is None for slot in self.slots)
 
-    @property
+    @cached_property
     def sums(self) -> int:
         """How many weights of units have their gradients summed on the way."""
         return self.of_units.count(None)
 
-    @property
+    @cached_property
     def fits_matrix_units(self) -> bool:
         """Whether the kernels of the matrix units have this form."""
         return bool(self.into) and not self.sums

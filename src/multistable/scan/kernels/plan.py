@@ -1,7 +1,7 @@
 """How a recurrence is laid over a GPU: how many rows and units a program has, and how many share a recurrence."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import triton
@@ -65,7 +65,7 @@ class Plan:
     matrix: bool
     halves: bool
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int]:
         return (self.groups * self.splits,)
 

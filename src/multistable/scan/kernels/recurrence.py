@@ -1,93 +1,29 @@
 """The recurrences of every cell as one differentiable function: buffers, launches, and the weight gradients."""
 
-import importlib
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from multistable.cells.base import first_columns, with_first_columns
 from multistable.scan.fused import OfInput
-from multistable.scan.kernels.backward import retreat
-from multistable.scan.kernels.elementwise import advance_units, retreat_units
+from multistable.scan.kernels import gpu
+from multistable.scan.kernels.elementwise import STEPS_AHEAD, UNITS_PER_PROGRAM, advance_units
 from multistable.scan.kernels.form import Form
 from multistable.scan.kernels.forward import advance
 from multistable.scan.kernels.launch import Launch
 from multistable.scan.kernels.leading import one_lead, one_lead_in_time, own_lead_in_time
-from multistable.scan.kernels.plan import HELD_BACKWARD, HELD_FORWARD, HELD_HALVES, Plan, plan
-from multistable.scan.kernels.project import gradient_of_bias, gradient_of_input, gradients_of_weight, project, way_of
+from multistable.scan.kernels.plan import HELD_FORWARD, HELD_HALVES, Plan
+from multistable.scan.kernels.project import gradient_of_input, gradients_of_weight, project, way_of
 from multistable.scan.kernels.text import module_of
+from multistable.scan.kernels.way_back import WayBack
 from multistable.scan.kernels.weights import Weights, gradients_of_each, matrices_of, units_of
-from multistable.scan.program.nodes import evaluate
 from multistable.scan.retained import graph_is_kept
 from multistable.scan.surroundings import without_autocast
 
-UNITS_PER_PROGRAM, STEPS_AHEAD = 32, 4
-# With more, as the compiler would take, a multiprocessor has fewer programs whose reads hide each other; with less,
-# registers spill.
-REGISTERS_FORWARD = 96
-REGISTERS_BACKWARD = 136
-
-PARTS = 4
-NUMBERS_OF_A_PART = 2**22
-"""The backward pass of a cell that computes operands divides time into so many parts, if each has at least so many
-numbers in an operand: see ``_Retreat.with_products``."""
-
-
-@cache
-def _matrix() -> Any:
-    """The kernels on the matrix units, or None where Gluon, in which they are written, is missing or too old."""
-    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < (3, 6):
-        return None
-    try:
-        return importlib.import_module("multistable.scan.kernels.matrix")
-    except ImportError:  # Triton still calls it experimental, and may move it; float32 does not need it.
-        return None
-
-
-@cache
-def capacity(device: torch.device) -> dict[str, Any]:
-    """The facts of a device that decide a plan: multiprocessors, bytes of shared memory for a program, matrix units."""
-    if device.type == "cuda":
-        properties = triton.runtime.driver.active.utils.get_device_properties(device.index)
-        ampere = torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
-        return {
-            "processors": properties["multiprocessor_count"],
-            "shared_memory": properties["max_shared_mem"],
-            "matrix_units": ampere and _matrix() is not None,
-        }
-    # Triton's interpreter runs one program after the other, so that none can wait for another, and knows no Gluon.
-    return {"processors": 1, "shared_memory": 2**20, "matrix_units": False}
-
-
-def _plan(form: Form, device: torch.device, members: int, rows: int, precision: str, *, backward: bool) -> Plan | None:
-    if not form.blocks:
-        return None
-    facts = capacity(device)
-    if not form.fits_matrix_units:
-        facts = facts | {"matrix_units": False}
-    sizes = {"hidden": form.program.hidden, "gates": form.blocks, "members": members, "rows": rows}
-    return plan(**sizes, precision=precision, backward=backward, **facts)
-
-
-def _arrivals(division: Plan, like: Tensor) -> Tensor:
-    """Memory in which the programs of each group count their meetings; never read if there are none."""
-    if division.splits == 1:
-        return like
-    return torch.zeros(division.groups, dtype=torch.int64, device=like.device)
-
-
-def _inbox(division: Plan, like: Tensor, readers: int) -> Tensor:
-    """Memory in which the programs of a group on the matrix units send each other numbers; never read by a lone one.
-
-    It has place for ``(rows, inputs)`` numbers for each of ``readers``, which is 1 if all programs read the same.
-    """
-    if division.splits == 1:
-        return like
-    return like.new_zeros(2, division.groups, readers, division.rows, division.inputs)
+REGISTERS = 96
+"""The most of a thread: with more, fewer programs hide each other's reads; with less, registers spill."""
 
 
 def advance_all(
@@ -97,7 +33,7 @@ def advance_all(
     """Advance over all steps.
 
     Args:
-        division: of :func:`_plan`; None for a form without products.
+        division: of :func:`gpu.plan_for`; None for a form without products.
         projected: ``(time, members, rows, lanes * hidden)``, any strides.
         of_input: the bias of the input, ``(members, lanes * hidden)``, if the projected input does not have it.
         weights: what the program prepares.
@@ -133,12 +69,12 @@ def advance_all(
     strides = (*strides, *weight.stride()[:2], *states.stride()[:2])
     sizes = (T, N, B, division.span)
     if division.matrix:
-        inbox = _inbox(division, projected, 1)
+        inbox = gpu.inbox_of(division, projected, 1)
         launch(division.grid, projected, bias, weight, units, states, target, inbox, *sizes, *strides)
         return states
     computed = max((count for count, _ in form.stages), default=0) if division.splits > 1 else 0
     exchanged = projected.new_empty(computed, N, B, H) if computed else projected
-    arrivals = _arrivals(division, projected)
+    arrivals = gpu.arrivals_of(division, projected)
     launch(division.grid, projected, weight, units, states, target, exchanged, arrivals, 1, *sizes, H, *strides)
     return states
 
@@ -154,7 +90,7 @@ def _advancing(form: Form, division: Plan | None, *, save: bool, only_last: bool
     if division is None:
         return Launch(
             advance_units, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, BIAS=bias, num_warps=1,
-            maxnreg=REGISTERS_FORWARD, **constants,
+            maxnreg=REGISTERS, **constants,
         )  # fmt: skip
     constants |= {"OPERANDS": functions.operands, "STAGES": form.stages, "BLOCKS": form.blocks}
     constants |= {"PADDED": division.units * division.splits != form.program.hidden, **division.constants}
@@ -162,162 +98,7 @@ def _advancing(form: Form, division: Plan | None, *, save: bool, only_last: bool
         return Launch(advance, **constants)
     held = HELD_HALVES if division.halves else HELD_FORWARD
     own = {"H": form.program.hidden, "OF_INPUT": bias, "HALVES": division.halves, "HELD": held}
-    return Launch(_matrix().advance, **constants, **own)
-
-
-@cache
-def _retreating(form: Form, division: Plan | None) -> Launch:
-    """The kernel of the way back."""
-    functions = module_of(*form.functions)
-    constants: dict[str, Any] = {
-        "FINISH": functions.finish_retreat, "BEFORE": form.before, "AFTER": form.after, "FIELDS": form.fields,
-        "UNITS": len(form.program.units), "SUMS": form.sums, "SAVED": len(form.saved), "WIDTH": form.width,
-    }  # fmt: skip
-    if division is None:
-        return Launch(
-            retreat_units, X=form.program.lanes, BLOCK=UNITS_PER_PROGRAM, AHEAD=STEPS_AHEAD, num_warps=1,
-            maxnreg=REGISTERS_BACKWARD, **constants,
-        )  # fmt: skip
-    constants |= {
-        "RETREAT": functions.retreat, "RETREATS": form.retreats, "INTO": form.into, "ORDER": form.order,
-        "IN_PARTS": form.computes_operands, "PADDED": division.units * division.splits != form.program.hidden,
-        **division.constants,
-    }  # fmt: skip
-    if not division.matrix:
-        return Launch(retreat, **constants)
-    del constants["SUMS"]  # such a form has none
-    return Launch(_matrix().retreat, H=form.program.hidden, HELD=HELD_BACKWARD, **constants)
-
-
-class _Retreat:
-    """The way back: the gradients of the state before the first step, of the weights and of the input's bias.
-
-    Those of the projected input and of the products are written over ``saved``.
-
-    Args:
-        upstream: the gradients of the states, each field ``(time, members, rows, hidden)``.
-        states: as ``advance_all`` returns them.
-        saved: as ``advance_all`` writes it.
-    """
-
-    def __init__(self, form: Form, weights: Weights, upstream: Weights, states: Tensor, saved: Tensor) -> None:
-        self.form, self.weights = form, weights
-        self.upstream, self.states, self.saved = upstream, states, saved
-        self.time, self.members, self.rows, self.hidden = upstream[0].shape
-        self.units = units_of(form, weights, self.members)
-        self.of_matrices: Tensor | None = None
-        new = saved.new_zeros if form.computes_operands else saved.new_empty
-        self.carried = new(form.fields, self.members, self.rows, self.hidden)
-        sums = form.sums + (0 if form.blocks else form.program.lanes)
-        self.sums = new(sums, self.members, self.rows, self.hidden) if sums else self.carried
-        self.strides = tuple(field.stride() for field in upstream)
-
-    def alone(self) -> None:
-        """Of units that see themselves alone."""
-        T, B, H = self.time, self.rows, self.hidden
-        units = self.states if self.units is None else self.units
-        tensors = (self.upstream, units, self.states, self.saved, self.carried, self.sums)
-        grid = (-(-B * H // UNITS_PER_PROGRAM), self.members)
-        _retreating(self.form, None)(grid, *tensors, T, B, H, self.strides)
-
-    def with_products(self, division: Plan, *, wants_weight: bool) -> None:
-        """Of cells with products.
-
-        The gradient of a matrix takes a product with its operand, which, where it is computed, is as large as all
-        states. It is computed anew for a part of the steps at a time, so that it is never whole in memory; the gradient
-        of the state is carried from one part to the next.
-        """
-        form, T = self.form, self.time
-        weight = matrices_of(form, self.weights, self.members)
-        # A row at a time, transposed: units of the result are side by side in memory, as they are in registers.
-        factors: Tensor | None = weight if division.matrix else weight.transpose(-1, -2).contiguous()
-        in_parts = form.computes_operands and wants_weight
-        parts = max(1, min(PARTS, T, self.states[0].numel() // NUMBERS_OF_A_PART)) if in_parts else 1
-        for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
-            operands = self._operands(start, stop) if wants_weight else []
-            self._launch(division, factors, start, stop)
-            if start == 0:
-                factors = None  # before its like is asked for
-            if wants_weight:
-                if self.of_matrices is None:
-                    self.of_matrices = self.saved.new_empty(self.members, self.hidden, form.blocks * self.hidden)
-                self._add_products(operands, start, stop)
-            del operands  # before the next ones are asked for
-
-    def _launch(self, division: Plan, factors: Any, start: int, stop: int) -> None:
-        units = self.states if self.units is None else self.units
-        tensors = (self.upstream, factors, units, self.states, self.saved, self.carried)
-        sizes = (start, stop, self.time, self.members, self.rows, division.span)
-        launch = _retreating(self.form, division)
-        if division.matrix:
-            inbox = _inbox(division, self.saved, division.inputs // division.units)
-            launch(division.grid, *tensors, inbox, *sizes, *factors.stride()[:2], self.strides)
-        else:
-            arrivals = _arrivals(division, self.saved)
-            launch(division.grid, *tensors, self.sums, arrivals, 1, *sizes, self.hidden, self.strides)
-
-    def _operands(self, start: int, stop: int) -> list[Tensor]:
-        """What each product multiplies, ``(members, steps, rows, hidden)``, from what is saved."""
-        form, program, H = self.form, self.form.program, self.hidden
-        before = self.states[:, :, start:stop]
-        if not form.computes_operands:
-            return [before[slot.field] for slot in form.slots]
-        after = self.states[:, :, start + 1 : stop + 1]
-        values = dict(zip(program.states, after, strict=True))
-        values |= {node: before[node.value] for node in program.nodes.made.values() if node.op == "s"}
-        lanes = self.saved[:, start:stop].split(H, -1)
-        values |= zip(form.saved, lanes, strict=False)
-        if self.units is not None:
-            values |= zip(program.units, self.units[:, None, None].split(H, -1), strict=True)
-        computed = [program.products[slot.product].operand[slot.lane] for slot in form.slots]
-        found = evaluate(computed, values, self.saved)
-        # Gradients will be written over what is saved.
-        return [value.clone() if node in form.saved else value for node, value in zip(computed, found, strict=True)]
-
-    def _add_products(self, operands: list[Tensor], start: int, stop: int) -> None:
-        """Write or, if other steps came first, add to the gradient of the matrices: products over steps and rows."""
-        assert self.of_matrices is not None
-        H = self.hidden
-        # All lie network first, so that these are batched products on them as they are.
-        grads = self.saved[:, start:stop].flatten(1, 2)
-        shape = (self.members, stop - start, self.rows, H)
-        for slot, operand in zip(self.form.slots, operands, strict=True):
-            factor = (operand if operand.shape == shape else operand.expand(shape)).flatten(1, 2).mT
-            for at, first, count in _runs(slot.order):
-                columns = slice((slot.first + first) * H, (slot.first + first + count) * H)
-                lanes = grads[..., (slot.start + at) * H : (slot.start + at + count) * H]
-                self.of_matrices[..., columns].baddbmm_(factor, lanes, beta=0 if stop == self.time else 1)
-
-    def of_units(self) -> Tensor | None:
-        """The gradient of the weights of units, ``(members, units * hidden)``."""
-        if self.units is None:
-            return None
-        rows, sums = self.saved.flatten(1, 2), iter(self.sums.sum(2) if self.form.sums else ())
-        H = self.hidden
-        of_lanes = self._sums_of_lanes()
-        return torch.cat(
-            [
-                next(sums) if lane is None else
-                gradient_of_bias(rows[..., lane * H : (lane + 1) * H]) if of_lanes is None else of_lanes[lane]
-                for lane in self.form.of_units
-            ], -1,
-        )  # fmt: skip
-
-    def of_bias(self) -> Tensor | None:
-        """The gradient of the input's bias where it was summed on the way, ``(members, lanes * hidden)``."""
-        of_lanes = self._sums_of_lanes()
-        return None if of_lanes is None else torch.cat([*of_lanes], -1)
-
-    def _sums_of_lanes(self) -> Tensor | None:
-        """The gradient of each lane of the projected input summed over steps and rows, if kernels did."""
-        return None if self.form.blocks else self.sums[self.form.sums :].sum(2)
-
-
-@cache
-def _runs(order: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Where blocks lie one after the other in both orders: the place in this one, that in the other, how many."""
-    starts = [at for at in range(len(order)) if at == 0 or order[at] != order[at - 1] + 1]
-    return [(a, order[a], b - a) for a, b in pairwise([*starts, len(order)])]
+    return Launch(gpu.matrix_kernels().advance, **constants, **own)
 
 
 def all_states(
@@ -381,7 +162,7 @@ def _advance(
     """
     H, lanes = form.program.hidden, form.program.lanes
     _, N, B, _ = x.shape
-    division = _plan(form, x.device, N, B, precision, backward=save)
+    division = gpu.plan_for(form, x.device, N, B, precision, backward=save)
     if input_weight is None:
         saved = x.new_empty(N, len(x), B, form.width * H) if save else None
         return advance_all(form, division, x, None, weights, initial, saved, only_last=only_last), saved
@@ -437,19 +218,20 @@ class Recurrence(torch.autograd.Function):
         of_x = of_input_weight = of_input_bias = None
         of_weights: list[Tensor | None] = [None] * len(weights)
         with without_autocast(saved.device.type):
-            back = _Retreat(form, tuple(weights), upstream, states, saved)
-            division = _plan(form, saved.device, N, B, ctx.precision, backward=True)
+            back = WayBack(form, tuple(weights), upstream, states, saved)
+            division = gpu.plan_for(form, saved.device, N, B, ctx.precision, backward=True)
             if division is not None:
                 back.with_products(division, wants_weight=needs_weights)
             else:
                 back.alone()
-                of_input_bias = back.of_bias()
+            of_lanes = back.of_lanes() if needs_weights or needs_input_bias else None
             if needs_weights:
-                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units())
+                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units(of_lanes))
             grads_of_x = saved[..., form.of_x * H : (form.of_x + form.program.lanes) * H]
             if input_weight is None:
-                of_x, of_input_bias = grads_of_x.transpose(0, 1), None
+                of_x = grads_of_x.transpose(0, 1)
             else:
+                of_input_bias = back.of_bias(of_lanes) if needs_input_bias else None
                 if needs_x:
                     of_x = gradient_of_input(grads_of_x.flatten(1, 2), input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None

@@ -157,7 +157,7 @@ def program_of(cell: Cell[Any], weights: dict[str, Tensor] | None = None, member
         members: the leading dimension of these weights, if they have one.
     """
     weights = weights_of(cell) if weights is None else weights
-    shapes = tuple((name, weight.shape) for name, weight in weights.items())
+    shapes = tuple([(name, weight.shape) for name, weight in weights.items()])
     key = (members, shapes, dependence(cell))
     found = _programs.get(key)
     if found is None:
@@ -321,7 +321,11 @@ def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequenc
             needed.add(node)
             pending += node.all_input_nodes
     placeholders = [node for node in recorded.nodes if node.op == "placeholder"]
-    work = [node for node in recorded.nodes if node in needed and node.op != "placeholder"]
+    work: list[Any] = [
+        (node, node.target, node.args, node.kwargs)
+        for node in recorded.nodes
+        if node in needed and node.op != "placeholder"
+    ]
 
     def prepare(weights: Sequence[Tensor]) -> list[Tensor]:
         values = dict(zip(placeholders[len(placeholders) - len(weights) :], weights, strict=True))
@@ -332,11 +336,12 @@ def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequenc
                 return values[arg]
             return [known(entry) for entry in arg] if isinstance(arg, list | tuple) else arg
 
-        for node in work:
-            options = {name: known(arg) for name, arg in node.kwargs.items()}
+        for node, function, args, kwargs in work:
+            options = {name: known(arg) for name, arg in kwargs.items()} if kwargs else {}
             if like is not None and "dtype" in options:
                 options |= {"dtype": like.dtype, "device": like.device}
-            values[node] = node.target(*known(node.args), **options)
+            given = [known(arg) if isinstance(arg, fx.Node | list | tuple) else arg for arg in args]
+            values[node] = function(*given, **options)
         # A vector that the step makes has the default type, or is of whole numbers.
         return [values[node] if like is None else values[node].to(like.dtype) for node in wanted]
 

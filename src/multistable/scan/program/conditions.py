@@ -24,12 +24,12 @@ _NUMBERS = (bool, int, float, complex, str, bytes, type(None))
 def dependence(cell: Cell[Any]) -> tuple[Any, ...]:
     """Modes, options, functions and globals that the step of a cell may read, to be compared with those of others."""
     modules = cell.named_modules() if cell._modules else [("", cell)]
-    return (*(_of_module(name, module) for name, module in modules), _of_class(type(cell)))
+    return (*[_of_module(name, module) for name, module in modules], _of_class(type(cell)))
 
 
 def _of_module(name: str, module: nn.Module) -> tuple[Any, ...]:
-    options = ((key, value) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE)
-    return name, type(module), module.training, *((key, frozen(key, value, [])) for key, value in options)
+    options = [(key, frozen(key, value, [])) for key, value in vars(module).items() if key not in _OF_EVERY_MODULE]
+    return name, type(module), module.training, *options
 
 
 Reads = list[tuple[Callable[[str], Any], str, Any]]
