@@ -44,18 +44,11 @@ class Settings:
 
 
 FASTEST_ON_THE_CPU = ("LSTM",)
-SMALL_LAYERS = {
-    "GRU": [(128, 32, 256)],
-    "LSTM": [(128, 32, 256)],
-    "RNN_TANH": [(128, 256, 256), (256, 32, 256)],
-}
 MOST_UNITS, MOST_NUMBERS = 512, 2**19
 """Where ``"auto"`` takes PyTorch's own kernels, by ``benchmarks/calls.py`` (``docs/results/calls.txt``).
 
-On the CPU for these recurrences. On a GPU in small layers, up to so many units, rows and steps: there a call takes as
-long as its host, and cuDNN's keeps it for less time; in longer sequences the kernels made from the step are faster.
-Then in layers of more units, and, where each row of a product takes as long, in float32 with so many numbers in the
-gates of a step.
+On the CPU for these recurrences. On a GPU in layers of more units, and, where each row of a product takes as long, in
+float32 with so many numbers in the gates of a step.
 """
 
 _settings: ContextVar[Settings] = ContextVar("settings", default=Settings())  # noqa: B039 (it is frozen)
@@ -196,10 +189,8 @@ def torch_is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
     kind = cell.torch_kind
     if kind is None or not u.is_cuda:
         return kind in FASTEST_ON_THE_CPU
-    steps, rows, units = u.shape[0], u.shape[1], cell.hidden_size
-    if any(units <= most[0] and rows <= most[1] and steps <= most[2] for most in SMALL_LAYERS.get(kind, ())):
-        return True
-    return units > MOST_UNITS or (precision == "ieee" and len(cell.torch_gates) * units * rows >= MOST_NUMBERS)
+    of_a_step = len(cell.torch_gates) * cell.hidden_size * u.shape[1]
+    return cell.hidden_size > MOST_UNITS or (precision == "ieee" and of_a_step >= MOST_NUMBERS)
 
 
 def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
