@@ -23,8 +23,8 @@ from multistable.training.model import Readout
 HIDDEN, SEQUENCES, BATCH, RATE, LAST = 128, 4000, 32, 1e-3, 50
 LOOKS = (0, 50, 100, 150, 200, 300, 400)
 """The steps after which VAA and the largest Lyapunov exponent are measured."""
-MEASURE = {"batches": 2, "batch_size": 16, "stabilisation": 2000}
-EXPONENT = {"batches": 2, "batch_size": 8, "stabilisation": 500, "steps": 200}
+MEASURE: dict[str, Any] = {"batches": 2, "batch_size": 16, "stabilisation": 2000}
+EXPONENT: dict[str, Any] = {"batches": 2, "batch_size": 8, "stabilisation": 500, "steps": 200}
 
 
 class Way(NamedTuple):
@@ -64,7 +64,7 @@ def trained(asked: argparse.Namespace, way: Way) -> dict[str, Any]:
     parameters = [*networks.parameters(), *readout.parameters()]
     adam, order = torch.optim.Adam(parameters, lr=RATE), generator(7)
     draws = [generator(300 + seed) for seed in range(asked.seeds)]
-    options = {} if asked.weight is None else {"weight": asked.weight}
+    options: dict[str, Any] = {} if asked.weight is None else {"weight": asked.weight}
     keep = ms.Keep(networks, data.inputs, generator=draws, **options) if way.keep else None
     found: dict[str, Any] = {"warmup": outcome, "step": [], "vaa": [], "exponent": []}
     losses, seconds, keeping = [], 0.0, 0.0

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multistable.rl.replay import Episodes, Replay
+from multistable.rl.replay import Episodes, Histories, Replay
 
 FEATURES = 2
 
@@ -184,3 +184,19 @@ def test_memory_grows_with_the_transitions_not_with_their_square():
 def test_sizes_that_are_no_positive_integers_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be a positive integer, got 0"):
         Replay(**{"capacity": 5, "horizon": 5, "agents": 1, "features": 1, name: 0})
+
+
+def test_histories_of_all_agents_are_those_of_each_as_they_are_now():
+    replay, numbers = Replay(9, 4, 2, FEATURES), torch.arange(9).expand(2, -1)
+    histories = None
+    for seed in range(8):
+        replay.append(random_episodes([4, 3], 4, seed))
+        if seed < 3:
+            continue
+        histories = histories or Histories(replay)
+        assert len(histories) == 9
+        inputs, lengths = histories.select(numbers)
+        for agent in range(2):
+            for number, history in enumerate(replay.histories(agent)):
+                assert torch.equal(inputs[: lengths[agent, number], agent, number], history)
+    assert torch.equal(histories.lengths_of(numbers), lengths)

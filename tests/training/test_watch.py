@@ -1,5 +1,7 @@
 """The watch of a training loop of one's own; the callbacks of other packages are tested with these."""
 
+import importlib
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -40,3 +42,47 @@ def test_what_cannot_be_logged_to_is_an_error_before_any_work():
         Watch(Classifier(), tokens(), log=3)
     with pytest.raises(ValueError, match="every must be a positive integer, got 0"):
         Watch(Classifier(), tokens(), every=0)
+
+
+def stood_in(monkeypatch, package, **names):
+    """The callback of a package, with a stand-in for the package."""
+    module = f"multistable.integrations.{package}"
+    monkeypatch.setitem(sys.modules, package, SimpleNamespace(**names))
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    callback = importlib.import_module(module).Multistability
+    monkeypatch.delitem(sys.modules, module)
+    return callback
+
+
+KEEP = {"target": 1.0, "every": 2, "stabilisation": 3, "eps": 0.3}
+
+
+def test_the_callback_for_lightning_adds_the_gradient_and_keeps_the_state(monkeypatch):
+    made = stood_in(monkeypatch, "lightning", Callback=object)
+    model = seeded(Classifier)
+    trainer = SimpleNamespace(world_size=1, train_dataloader=[tokens()])
+    callback = made(warmup=False, keep=KEEP)
+    callback.on_train_start(trainer, model)
+    added = []
+    for _ in range(4):
+        model.zero_grad()
+        callback.on_before_optimizer_step(trainer, model, None)
+        added.append(model.rnn.weight_hh_l0.grad is not None)
+    assert added == [False, True, False, True]
+    again = made(warmup=False, keep=KEEP)
+    again.load_state_dict(callback.state_dict())
+    again.on_train_start(trainer, model)
+    assert again.keep.state_dict() == callback.keep.state_dict()
+    with pytest.raises(RuntimeError, match="keep works in one process"):
+        callback.on_train_start(SimpleNamespace(world_size=2), model)
+
+
+def test_the_callback_for_transformers_adds_the_gradient(monkeypatch):
+    made = stood_in(monkeypatch, "transformers", TrainerCallback=object, Trainer=SimpleNamespace)
+    model = seeded(Classifier)
+    callback = made(SimpleNamespace(), warmup=False, keep=KEEP | {"every": 1})
+    callback.on_pre_optimizer_step(None, None, None)
+    loop = {"model": model, "train_dataloader": [tokens()]}
+    callback.on_train_begin(SimpleNamespace(world_size=1), SimpleNamespace(global_step=0), None, **loop)
+    callback.on_pre_optimizer_step(None, None, None)
+    assert model.rnn.weight_hh_l0.grad.any()

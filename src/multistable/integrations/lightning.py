@@ -46,7 +46,8 @@ class Multistability(lightning.Callback):
         forward: Forward | None = None,
     ) -> None:
         self._every, self._batches = positive_integer("every", every), batches
-        self._keep_options, self._kept = keep, None
+        self._keep_options = keep
+        self._kept: Any = None
         self._warmup, self._measure = warmup, measure
         self._how: dict[str, Any] = {"part": part, "forward": forward}
         self._warmed_up = False

@@ -233,7 +233,7 @@ class SupervisedGroup(Group[RunConfig]):
 
     def _keeping(self, steps: int) -> Keeping:
         """The term that keeps attractors, after so many steps of a phase."""
-        options = {
+        options: dict[str, Any] = {
             "seeds": [config.seed for config in self.configs],
             "target": [config.target for config in self.configs],
             "steps": steps,

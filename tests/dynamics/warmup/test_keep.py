@@ -1,17 +1,19 @@
 """The term that keeps attractors: its value and its gradient written out, when it acts, and what it leaves alone."""
 
 import json
+import runpy
 
 import pytest
 import torch
 from torch import nn
 
 import multistable as ms
-from models import Classifier, N, Translator, numbers, seeded, tokens
+from models import SHORT, Classifier, N, Translator, numbers, seeded, tokens
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.reading import sequence_set
 from multistable.dynamics.warmup.keep import INPUTS, SAFE_LOOKS, WEIGHT, _Watched, equal_histories
 from networks import FEATURES, FORMS, in_layout, make, remembering_signs, state_after
+from paths import ROOT
 
 PERIOD, EPS, FINER = 6, 0.3, 0.02
 # With so large a tolerance no states are all apart: the term is on in every call.
@@ -277,6 +279,15 @@ def test_it_says_what_happened():
     assert str(keep) == told
     twins = ms.Ensemble([ms.RNN("gru", FEATURES, 4) for _ in range(2)])
     assert [line[:11] for line in str(ms.Keep(twins, inputs())).splitlines()] == ["network 0: ", "network 1: "]
+
+
+def test_the_example_trains_an_lstm_of_the_users_own(capsys):
+    names = runpy.run_path(str(ROOT / "examples" / "keep_attractors.py"))
+    with pytest.warns(ms.WarmupWarning):
+        keep = names["main"](6, T=5, sequences=40, train_steps=50, **SHORT)
+    assert keep.calls == 50
+    assert [look.call for look in keep.history] == list(range(0, 51, keep.every))
+    assert "step 50: loss" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ class Keep:
         inputs: the constant inputs, see :func:`measure`.
         batch_size: how many states are looked at, each under four inputs. If it is not given 16, or all sequences if
             there are fewer.
-        stabilisation: the steps for which they are followed.
+        stabilisation: the steps for which they are followed: for so long they are kept apart.
         eps: the tolerance of VAA*.
         generator: where the draws of all looks follow from; see :func:`measure`.
         part: see :func:`measure`.

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multistable.experiments.claims.reinforcement import stays_optimal
 from multistable.experiments.experiment import Experiment, Result, grouped
@@ -118,7 +118,7 @@ SUPERVISED = Shares(
 CURVES = Curves(
     name="curves", caption="Loss and VAA epoch by epoch.", quantities=("validation_loss", "vaa"), series=series
 )
-BY_DEFAULT = {"warmup_algorithm": "fast", "warmup_batch_size": 32}
+BY_DEFAULT: dict[str, Any] = {"warmup_algorithm": "fast", "warmup_batch_size": 32}
 """The warmup that ``ms.warmup`` does if nothing else is asked for."""
 
 EXPERIMENTS = (
