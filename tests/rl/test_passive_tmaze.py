@@ -11,7 +11,8 @@ import torch
 from gymnasium.utils.env_checker import check_env
 from torch.testing import assert_close
 
-from multistable.rl import PassiveTMaze
+import multistable as ms
+from multistable.rl import DRQN, PassiveTMaze, Settings, input_size
 from multistable.rl.environment import PASSIVE_ID, PassiveTMazeEnv
 
 ONE_HOT = {"up": [1, 0, 0, 0], "down": [0, 1, 0, 0], "corridor": [0, 0, 1, 0], "junction": [0, 0, 0, 1]}
@@ -75,6 +76,13 @@ def test_policies_are_judged_by_episodes_with_both_cues(noise, starts):
     lengths = torch.full((starts,), 4)
     assert maze.optimal(torch.ones(2, starts), lengths).tolist() == [True, True]
     assert not maze.optimal(torch.ones(starts).index_fill(0, torch.tensor([1]), 0), lengths)
+
+
+def test_drqn_plays_it_too():
+    maze = PassiveTMaze(3, noise=1.0, dtype=torch.float64)
+    settings = Settings(capacity=20, gradient_steps=1, batch_size=4)
+    agents = DRQN(maze, [ms.RNN("gru", input_size(maze), 4, dtype=torch.float64)], seeds=[0], settings=settings)
+    assert [episode.lengths.item() for episode in agents.train(2)] == [4, 4]
 
 
 def test_other_arguments_are_refused():
