@@ -14,7 +14,7 @@ from torch import Tensor
 from multistable.dynamics.measure.noise import robustness_of
 from multistable.dynamics.measure.vaa_and_vaa_star import distances, proxy
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.system import States, System, at_time, flat, map_states
+from multistable.dynamics.system.system import System, at_time, flat, map_states
 from multistable.dynamics.warmup.gradient_steps import (
     Warming,
     check_finite,
@@ -33,7 +33,7 @@ from multistable.networks.layers import LayerState
 LONGEST, EARLY = 3, 8
 # The random corners of a step. Noise on states near them is WIDER times what they should withstand.
 CORNERS = 128
-# First come steps that make corners attractors, a share of all; then also ones that lead sequences to different corners.
+# First come steps that make corners attractors, a share of all; then also ones that lead sequences to different ones.
 # Of the last half the learning rate falls to zero.
 CORNERS_FIRST, FALLING = 0.4, 0.5
 # The chance that noise turns any of the bits, at most.
@@ -157,7 +157,7 @@ def _inputs(system: System, draws: Draws, index: int, n: int, time: int) -> Tens
 
 
 def _nearness(x: Tensor, margin: float) -> Tensor:
-    """How much nearer than ``margin`` states ``(..., n, d)`` are to each other, ``(...)``: half of n if all coincide."""
+    """How much nearer than ``margin`` states ``(..., n, d)`` are to each other, ``(...)``."""
     itself = torch.eye(x.shape[-2], dtype=torch.bool, device=x.device)
     near = (1 - distances(x) / margin).clamp(min=0).square()
     return near.masked_fill(itself, 0).sum(dim=(-2, -1)) / (2 * x.shape[-2])
