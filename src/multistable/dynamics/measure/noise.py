@@ -125,9 +125,9 @@ def _under_changing(system: System, states: States, draws: Draws, sizes: tuple[i
     """The states ``(..., 2 I n, d)`` after so many steps, the input of each of the I batches a new one at each."""
     batches, n = sizes
     for start in range(0, steps, WINDOW):
-        window = min(WINDOW, steps - start)
-        u = system.constant_inputs(window * batches, draws).unflatten(-2, (window, batches)).movedim(-3, 0)
-        u = u.repeat_interleave(n, dim=-2)
+        # Drawn step by step: of several given inputs the others follow in turn, so each step begins with one by chance.
+        drawn = [system.constant_inputs(batches, draws) for _ in range(min(WINDOW, steps - start))]
+        u = torch.stack(drawn).repeat_interleave(n, dim=-2)
         states = system.only_last(torch.cat([u, u], dim=-2), states)
     return states
 

@@ -151,8 +151,8 @@ def _inputs(system: System, draws: Draws, index: int, n: int, time: int) -> Tens
     """Inputs ``(time, ..., n + CORNERS, features)``, constant for each state but half of those near corners."""
     changing = CORNERS // 2
     constant = system.constant_inputs(n + CORNERS - changing, draws, layer=index, scale=WIDER)
-    several = system.constant_inputs(LONGEST * changing, draws, layer=index, scale=WIDER)
-    over_time = several.unflatten(-2, (LONGEST, changing)).movedim(-3, 0)[:time]
+    drawn = [system.constant_inputs(changing, draws, layer=index, scale=WIDER) for _ in range(LONGEST)]
+    over_time = torch.stack(drawn)[:time]
     return torch.cat([constant.expand(time, *constant.shape), over_time], dim=-2)
 
 
