@@ -160,6 +160,8 @@ class Config(ABC):
         one_of(self.versions())("version", self.version)
         check_settings(self)
         if self.kind.warmed:
+            if self.warmup_robust is not None and self.warmup_algorithm != "fast":
+                raise ValueError(f"warmup_algorithm must be fast with warmup_robust, got {self.warmup_algorithm!r}")
             Goal.of(self.target, self.warmup_algorithm, robust=self.warmup_robust or False).check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")

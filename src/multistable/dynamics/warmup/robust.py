@@ -64,9 +64,10 @@ class Bits:
 
     def corner(self, x: Tensor) -> Tensor:
         """The nearest corner, by the means of the units of each bit: ``(..., units)`` for ``x (..., units)``."""
-        of_unit = torch.arange(x.shape[-1], device=x.device) % self.number
-        sums = x.new_zeros(*x.shape[:-1], self.number).index_add(-1, of_unit, x)
-        return CORNER * torch.where(sums > 0, 1.0, -1.0).to(x)[..., of_unit]
+        units = x.shape[-1]
+        rows = torch.nn.functional.pad(x, (0, -units % self.number)).unflatten(-1, (-1, self.number))
+        signs = torch.where(rows.sum(dim=-2, keepdim=True) > 0, 1.0, -1.0).to(x)
+        return CORNER * signs.expand_as(rows).flatten(-2)[..., :units]
 
 
 def robust_warmup(warming: Warming, noise: float) -> None:
@@ -86,7 +87,6 @@ def robust_warmup(warming: Warming, noise: float) -> None:
             break
 
 
-@torch.no_grad()
 def withstands(warming: Warming, noise: float) -> None:
     """Measure whether states come back, and put it into the history."""
     seeds = warming.draws.integer(2**31).reshape(-1).tolist()
@@ -108,7 +108,7 @@ def _outcome(warming: Warming, noise: float, *, apart: bool) -> Outcome:
     u, lengths = warming.data.select(indices)
     before = system.before(warming.data, indices)
     times = draws.times(lengths.clamp(max=EARLY))
-    reached = system.reached(u.to(system.device, system.dtype), times, before)
+    reached = system.reached(u[:EARLY].to(system.device, system.dtype), times, before)
     longest = min(LONGEST, warming.max_stabilisation)
     period = draws.times(torch.full((*system.leading, 1), longest, device="cpu")).squeeze(-1)
     losses, values = [], []

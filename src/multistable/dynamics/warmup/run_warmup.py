@@ -4,7 +4,8 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -244,7 +245,8 @@ def _run(algorithm: str, warming: Warming, size: int, began: float, budget: floa
             paper_warmup(warming)
         else:
             robust_warmup(warming, warming.goal.noise)
-            withstands(warming, warming.goal.noise)
+            with _measuring():
+                withstands(warming, warming.goal.noise)
         vaa = torch.full_like(multistable, torch.nan)
         if budget == math.inf:
             return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
@@ -277,9 +279,16 @@ def _corners(warming: Warming, seeds: Tensor, states: int) -> Corners | None:
 def _true_vaa(
     warming: Warming, system: System, data: SequenceSet, draws: Draws, measured: tuple[int, int, int, float]
 ) -> Any:
+    with _measuring():
+        return estimate(system, data, draws, *measured, warming.line.measuring).vaa
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """Without gradients; states that diverge in a measure are those of a warmup that has diverged."""
     try:
         with torch.no_grad():
-            return estimate(system, data, draws, *measured, warming.line.measuring).vaa
+            yield
     except DivergedError as error:
         raise WarmupDivergedError(
             f"after the warmup {error}. The parameters are as they were before the call"
