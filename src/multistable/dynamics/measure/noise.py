@@ -114,11 +114,13 @@ def robustness_of(
     both, u = map_states(with_noise, found.settled.layers), torch.cat([found.u, found.u], dim=-2)
     under_one = stabilise(system, both, u, steps).states
     under_many = flat(_under_changing(system, both, draws, sizes, steps))
-    shares = []
+    shares: list[Any] = []
     for after in (under_one, under_many):
         check_finite(after, f"{steps} more steps")
-        shares += _shares(*(part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2)), eps)
-    return Robustness(*(share.mean(dim=-1).tolist() for share in shares), noise, sizes[1])
+        clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
+        shares += [share.mean(dim=-1).tolist() for share in _shares(clean, noisy, eps)]
+    returned, vaa, returned_changing, vaa_changing = shares
+    return Robustness(returned, vaa, returned_changing, vaa_changing, noise, sizes[1])
 
 
 def _under_changing(system: System, states: States, draws: Draws, sizes: tuple[int, int], steps: int) -> States:

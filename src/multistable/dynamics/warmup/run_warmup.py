@@ -240,13 +240,14 @@ def _run(algorithm: str, warming: Warming, size: int, began: float, budget: floa
         line, deadline = warming.line, began + share * budget
         return Verification(warming.system, warming.data, seeds, multistable, *measured, line.measuring, deadline)
 
-    if algorithm == "paper" or warming.goal.noise is not None:
-        if algorithm == "paper":
+    noise = warming.goal.noise
+    if algorithm == "paper" or noise is not None:
+        if noise is None:
             paper_warmup(warming)
         else:
-            robust_warmup(warming, warming.goal.noise)
+            robust_warmup(warming, noise)
             with _measuring():
-                withstands(warming, warming.goal.noise)
+                withstands(warming, noise)
         vaa = torch.full_like(multistable, torch.nan)
         if budget == math.inf:
             return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
