@@ -78,10 +78,10 @@ def test_a_network_is_warmed_up_as_shown():
         )
     assert names["history"].outcome == "missed"
     with pytest.warns(ms.WarmupWarning):
-        names = run(
+        robustly = run(
             "import torch\nimport multistable as ms\nrnn, sequences = torch.nn.GRU(1, 4), torch.randn(5, 40, 1)", robust
         )
-    assert (names["history"].outcome, names["history"].robustness.noise) == ("frail", 0.5)
+    assert (robustly["history"].outcome, robustly["history"].robustness.noise) == ("frail", 0.5)
     leaky = names["Leaky"](1, 2)
     leaky.recurrent_weight = torch.zeros(2, 2)
     assert leaky.step(torch.zeros(3, 2), ms.Hidden(torch.ones(3, 2))).h.tolist() == [[pytest.approx(0.9)] * 2] * 3

@@ -242,9 +242,9 @@ STRATEGIES = {
     **dict.fromkeys(("eps", "lr", "tolerance"), POSITIVE),
     **dict.fromkeys(("double", "batch_first", "recurrent_bias", "bias", "bidirectional"), TRUTH),
     "robust": choices(
-        "False; True; 0.1; np.float32(0.5)",
+        "False",
         "None; 0; -0.1; nan; inf; '0.2'; [0.2]; {}; torch.ones(2)",
-        "torch.tensor(0.1)",
+        "True; 0.1; np.float32(0.5); torch.tensor(0.1)",  # with algorithm="fast" and without a wanted VAA
     ),
     "noise": POSITIVE,
     "progress": choices("True; False; None", "'no'; 0.5; []; 2; nan; torch.ones(2)", "0; 1; torch.tensor(True)"),
