@@ -70,13 +70,18 @@ def in_two_steps(monkeypatch):
 def test_a_network_is_warmed_up_as_shown():
     """In two steps, after which it is not multistable and a wanted VAA is missed, as the pages say."""
     (one_line, three_lines, a_cell), (start,) = blocks(ROOT / "README.md"), blocks(GUIDE / "start.md")
-    _, wanted = blocks(ROOT / "docs" / "reference" / "warmup.md")
+    _, wanted, robust = blocks(ROOT / "docs" / "reference" / "warmup.md")
     with pytest.warns(ms.WarmupWarning):
         names = run(
             "import torch\nmodel, loader = torch.nn.GRU(1, 4), torch.randn(5, 40, 1)",
             *(one_line, smaller(three_lines, ("GRU(1, 128)", "GRU(1, 4)")), wanted, a_cell),
         )
     assert names["history"].outcome == "missed"
+    with pytest.warns(ms.WarmupWarning):
+        robustly = run(
+            "import torch\nimport multistable as ms\nrnn, sequences = torch.nn.GRU(1, 4), torch.randn(5, 40, 1)", robust
+        )
+    assert (robustly["history"].outcome, robustly["history"].robustness.noise) == ("frail", 0.5)
     leaky = names["Leaky"](1, 2)
     leaky.recurrent_weight = torch.zeros(2, 2)
     assert leaky.step(torch.zeros(3, 2), ms.Hidden(torch.ones(3, 2))).h.tolist() == [[pytest.approx(0.9)] * 2] * 3

@@ -189,7 +189,8 @@ STRATEGIES = {
         "nn.GRU(2, 4); ms.RNN('lstm', 2, 4, 2); twins(); Leaky(2, 4)", "None; 3; 'gru'; nn.GRU; []", "nn.Linear(2, 4)"
     ),
     "sequences": SEQUENCES,
-    **{f"{name}.sequences": SEQUENCES_OR_STATES for name in ("measure", "attractors", "lyapunov", "continuation")},
+    **{f"{name}.sequences": SEQUENCES_OR_STATES for name in ("measure", "attractors", "lyapunov", "robustness")},
+    "continuation.sequences": SEQUENCES_OR_STATES,
     "states": STATES_TO_START_FROM,
     **{f"{function}.states": STATES for function in ("vaa", "vaa_star")},
     "inputs": INPUTS,
@@ -244,6 +245,12 @@ STRATEGIES = {
     **dict.fromkeys(("eps", "lr", "tolerance", "weight"), POSITIVE),
     "every": sizes(1, 2, 3),
     **dict.fromkeys(("double", "batch_first", "recurrent_bias", "bias", "bidirectional"), TRUTH),
+    "robust": choices(
+        "False",
+        "None; 0; -0.1; nan; inf; '0.2'; [0.2]; {}; torch.ones(2)",
+        "True; 0.1; np.float32(0.5); torch.tensor(0.1)",  # with algorithm="fast" and without a wanted VAA
+    ),
+    "noise": POSITIVE,
     "progress": choices("True; False; None", "'no'; 0.5; []; 2; nan; torch.ones(2)", "0; 1; torch.tensor(True)"),
     "dropout": choices(
         "0; 0.0; np.float32(0.5)", "-1; 2; nan; '0.5'; True; None; [0.5]; 1j; torch.ones(2)", "torch.tensor(0.5)"

@@ -33,7 +33,7 @@ LONGEST = 60
 
 NOT_CALLED = {
     *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "KeepLook", "Hidden", "HiddenAndMemory"),
-    *("Change", "Continuation", "FixedPoints", "Portrait"),
+    *("Change", "Continuation", "FixedPoints", "Portrait", "Robustness"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),
 }
@@ -237,6 +237,11 @@ RIGHT = {
     "lyapunov": lambda given, found: not found.exponents.isnan().any(),
     "measure": lambda given, found: all(
         in_unit_interval(one.vaa) and in_unit_interval(one.batches) for one in of_parts(found)
+    ),
+    "robustness": lambda given, found: bool(
+        (torch.as_tensor(found.vaa) >= 0).all()
+        and (torch.as_tensor(found.vaa) <= torch.as_tensor(found.returned) + 1e-9).all()
+        and (torch.as_tensor(found.returned) <= 1).all()
     ),
     "precompile": lambda given, nothing: nothing is None,
     "reachable_states": lambda given, found: all(

@@ -48,12 +48,14 @@ def test_every_setting_changes_the_name():
         "warmup_sequences": "random",
     }
     without = of_auxiliary | {"warmup_vaa_every": 2, "attractors_every": 2, "attractors_saddles": True}
+    fast = replace(base, warmup_algorithm="fast")
+    assert replace(fast, warmup_robust=0.2).name != fast.name
     for field in base.to_dict():
-        if field not in others and field not in without:
+        if field not in others and field not in without and field != "warmup_robust":
             value = getattr(base, field)
             others[field] = value / 2 if isinstance(value, float) else value + 2
     names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
-    assert len(names) == 1 + len(base.to_dict()) - len(without)
+    assert len(names) == len(base.to_dict()) - len(without)  # and the one of none changed, less warmup_robust
     assert all(replace(base, **{field: value}).name == base.name for field, value in without.items())
 
 
@@ -139,6 +141,18 @@ def test_a_wanted_vaa_that_no_states_have_is_refused_before_any_work():
         small(version="warmup", warmup_algorithm="reliable", target=0.03)
     for accepted in ({"warmup_algorithm": "paper"}, {"version": "classic"}, {"target": 0.04}):
         small(**{"version": "warmup", "warmup_algorithm": "reliable", "target": 0.03} | accepted)
+
+
+def test_robust_attractors_are_asked_for_of_the_warmup_that_makes_them():
+    settings = {"version": "warmup", "warmup_algorithm": "fast", "warmup_robust": 0.2}
+    assert small(**settings | {"version": "classic"}).name == small().name
+    for change, message in (
+        ({"warmup_algorithm": "paper"}, "warmup_algorithm must be fast with warmup_robust, got 'paper'"),
+        ({"warmup_robust": 0}, "warmup_robust must be a positive number, got 0"),
+        ({"target": 0.5}, "target must be at least 0.95 with robust=0.2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small(**settings | change)
 
 
 def test_numbers_of_numpy_name_runs_as_plain_ones_do():

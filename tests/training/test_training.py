@@ -186,6 +186,20 @@ def test_vaa_is_measured_on_the_training_sequences_whatever_the_warmup_was_on(al
 
 
 @pytest.mark.usefixtures("short_final_check")
+def test_runs_are_warmed_up_to_robust_attractors_where_they_ask_for_them(tmp_path):
+    settings = {"warmup_algorithm": "fast", "warmup_steps": 1, "warmup_robust": 0.3, "dtype": "float64"}
+    configs = [small(version="warmup", epochs=1, seed=seed, **settings) for seed in (0, 1)]
+    for config, folder in zip(configs, train(configs, tmp_path), strict=True):
+        rnn = Model.of(config).rnn
+        inputs = sets([config], "train", CPU).take(division([config], 50, CPU).training).inputs[:, 0]
+        draws = {"batch_size": 8, "generator": generator(config.seed, "warmup")}
+        with warnings.catch_warnings(action="ignore", category=ms.WarmupWarning):
+            history = ms.warmup(rnn, inputs, robust=0.3, steps=10, max_stabilisation=10, **draws)
+        np.testing.assert_allclose(folder.warmup()["loss"], history.loss.numpy(), rtol=1e-6)
+        assert folder.warmup()["outcome"] == history.outcome == "frail"
+
+
+@pytest.mark.usefixtures("short_final_check")
 def test_vaa_on_the_way_of_a_warmup_is_that_of_the_network_after_each_few_steps(tmp_path):
     """Of two runs together, each with its own draws; against measures of each warmed up alone."""
     measure = {"batch_size": 8, "stabilisation": 20}

@@ -273,6 +273,7 @@ ENDS = {
     "drifting": ": many of its states keep apart for long but not for ever",
     "short": ": fewer states keep apart than were aimed at",
     "unverified": ", which the verification under more inputs did not confirm",
+    "frail": ": too few states come back after noise, or to too few attractors",
     "missed": ": another share of the states keeps apart than was aimed at",
 }
 """How a warmup ended, see ``ms.WarmupHistory.outcome``."""

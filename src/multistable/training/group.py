@@ -119,6 +119,7 @@ class Group(ABC, Generic[AnyConfig]):
         """The arguments of ``ms.warmup`` that all runs of the group share."""
         return {
             "algorithm": self.shared.warmup_algorithm,
+            "robust": self.shared.warmup_robust or False,
             "progress": False,  # which the commands show in their own way
             "steps": self.shared.most_warmup_steps,
             "batch_size": self.shared.warmup_batch_size,

@@ -30,6 +30,7 @@ from multistable.setting import (
     default_of,
     documented,
     one_of,
+    optional,
     positive_number,
     setting,
     unchanged,
@@ -129,6 +130,14 @@ class Config(ABC):
         names=("--k", "--target"),
         matters=warmed,
     )
+    warmup_robust: float | None = setting(
+        None,
+        "Noise from which states should come back to their attractors after the fast warmup.",
+        optional(positive_number),
+        MEASURE,
+        unless_given="not asked for",
+        matters=warmed,
+    )
     warmup_steps: int = setting(100, "Gradient steps of the warmup (S).", positive_integer, matters=warmed)
     warmup_batch_size: int = setting(200, "Sequences of a step of the warmup (n).", positive_integer, matters=warmed)
     warmup_learning_rate: float = setting(1e-2, "Learning rate of the warmup (alpha).", positive_number, matters=warmed)
@@ -157,7 +166,9 @@ class Config(ABC):
         one_of(self.versions())("version", self.version)
         check_settings(self)
         if self.kind.warmed:
-            Goal.of(self.target, self.warmup_algorithm).check(FINAL_BATCH_SIZE)
+            if self.warmup_robust is not None and self.warmup_algorithm != "fast":
+                raise ValueError(f"warmup_algorithm must be fast with warmup_robust, got {self.warmup_algorithm!r}")
+            Goal.of(self.target, self.warmup_algorithm, robust=self.warmup_robust or False).check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
         self._check_cell_options()

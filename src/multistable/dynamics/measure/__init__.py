@@ -6,6 +6,7 @@ from multistable.dynamics.measure.course_of_attractors import Change, Continuati
 from multistable.dynamics.measure.labels import Portrait
 from multistable.dynamics.measure.lyapunov_exponents import Lyapunov, lyapunov
 from multistable.dynamics.measure.named_attractors import Attractors, attractors
+from multistable.dynamics.measure.noise import Robustness, robustness
 from multistable.dynamics.measure.search_fixed_points import FixedPoints, fixed_points
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa, vaa_star
 
@@ -18,12 +19,14 @@ __all__ = [
     "Lyapunov",
     "Measure",
     "Portrait",
+    "Robustness",
     "attractors",
     "continuation",
     "fixed_points",
     "lyapunov",
     "measure",
     "reachable_states",
+    "robustness",
     "vaa",
     "vaa_star",
 ]

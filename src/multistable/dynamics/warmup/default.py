@@ -19,6 +19,7 @@ from multistable.dynamics.system.whole_states import States, at_time, flat, map_
 from multistable.dynamics.warmup.gradient_steps import (
     Warming,
     check_finite,
+    copies,
     descend,
     gradients_of,
     interpolate,
@@ -174,7 +175,7 @@ class _Weights:
     score: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.first, self.best = (_copies(self.present) for _ in range(2))
+        self.first, self.best = (copies(self.present) for _ in range(2))
         self.score = torch.full(self.system.leading, -torch.inf, dtype=torch.float64, device="cpu")
 
     def start_again(self, again: Tensor) -> None:
@@ -184,7 +185,7 @@ class _Weights:
     def consider(self, verdict: Verdict) -> None:
         """Remember the present weights of networks that passed, or came nearer to it than before."""
         worse = (verdict.score <= self.score) & ~verdict.passed
-        interpolate(self.best, _copies(self.present), worse.float(), self.system)
+        interpolate(self.best, copies(self.present), worse.float(), self.system)
         self.score = torch.maximum(self.score, verdict.score)
 
     def restore_best(self) -> None:
@@ -255,7 +256,7 @@ def _descend(
 ) -> None:
     """One gradient step of the networks that have not finished."""
     system, weights = warming.system, warming.parameters
-    before, took = _copies(weights), ~progress.finished
+    before, took = copies(weights), ~progress.finished
     losses, values, period = _outcome(warming, progress, verification, corners)
     loss = losses.mean(dim=0)
     check_finite(loss, [], warming, step)
@@ -298,10 +299,6 @@ def _staying_apart(warming: Warming, system: System, progress: _Progress, verifi
     values = torch.stack([proxy(layer.end.detach(), warming.eps) for layer in layers])
     losses = torch.stack([persistence_loss(*layer, warming.eps, repeats) for layer in layers])
     return Outcome(losses, values, period)
-
-
-def _copies(weights: Sequence[Tensor]) -> list[Tensor]:
-    return [weight.detach().clone() for weight in weights]
 
 
 def _stabilised_layers(warming: Warming, system: System, states: States, period: Tensor) -> list[Layer]:

@@ -108,6 +108,11 @@ def normalised(gradients: list[Tensor | None], system: System) -> tuple[list[Ten
     return [None if g is None else one(g) for g in gradients], finite.cpu()
 
 
+def copies(weights: Sequence[Tensor]) -> list[Tensor]:
+    """The present values of weights."""
+    return [weight.detach().clone() for weight in weights]
+
+
 @torch.no_grad()
 def interpolate(weights: Sequence[Tensor], start: Sequence[Tensor], share: Tensor, system: System) -> None:
     """Set each network's weights to ``share (...)`` of the way from ``start`` to where they are."""

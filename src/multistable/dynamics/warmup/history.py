@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from multistable.dynamics.measure.noise import Robustness
 from multistable.dynamics.warmup.goal import Goal
 
 RECENT_STEPS = 10
@@ -18,6 +19,7 @@ REASONS = {
     "drifting": "VAA* is near its target within the stabilisation period, but in the long run the states end at few "
     "attractors",
     "short": "VAA* did not come near its target",
+    "frail": "too few states come back to their attractors after noise, or they come back to too few attractors",
     "unverified": "the last measure finds it multistable, but the verification, which has more inputs, never did",
 }
 """Why a network is not multistable, by its outcome."""
@@ -62,6 +64,8 @@ class WarmupHistory:
         restarts: how often each network began again with its first weights, ``(...)``.
         checks: the looks at the true measure on the way, a list of :class:`WarmupCheck`.
         time_was_up: whether the time that the warmup was given ended it.
+        robustness: with ``robust``, the share of states that come back after noise and to how many attractors, as
+            :func:`robustness` finds them after 1,000 steps of stabilisation; else ``None``.
         vaa_after: the steps of stabilisation after which ``vaa`` is known, where the time was up before the measure
             was over; else ``None``. VAA seldom rises later, and may fall.
     """
@@ -79,6 +83,7 @@ class WarmupHistory:
         self.checks: list[WarmupCheck] = []
         self.time_was_up = False
         self.vaa_after: int | None = None
+        self.robustness: Robustness | None = None
 
     @property
     def target(self) -> Tensor:
@@ -117,7 +122,8 @@ class WarmupHistory:
         for index, (outcome, value, took, again) in enumerate(zip(outcomes, values, steps, restarts, strict=True)):
             name = "" if single else f"network {index}: "
             after = f", {again} new start{'s' * (again > 1)}" if again else ""
-            lines.append(f"{name}{self._said(outcome, value)} ({took} gradient steps{after})")
+            kept = "" if self.robustness is None else f"; {self._withstood(index)}"
+            lines.append(f"{name}{self._said(outcome, value)}{kept} ({took} gradient steps{after})")
         return "\n".join(lines)
 
     def _said(self, outcome: str, value: float) -> str:
@@ -197,7 +203,8 @@ class WarmupHistory:
     def outcome(self) -> Any:
         """How the warmup ended, for an ensemble a list with one outcome for each member.
 
-        With a wanted VAA: ``"multistable"`` if it was verified, ``"missed"`` if it was not. Otherwise:
+        With a wanted VAA: ``"multistable"`` if it was verified, ``"missed"`` if it was not. With ``robust``:
+        ``"multistable"`` if states come back after noise, ``"frail"`` if they do not, or to few attractors. Otherwise:
 
         - ``"multistable"``;
         - ``"collapsed"``: in some layer all states of a batch coincide, or almost. VAA* is 1/n and has no gradient;
@@ -224,6 +231,8 @@ class WarmupHistory:
             return "multistable"
         if wanted:
             return "missed"
+        if self.robustness is not None:
+            return "frail"
         if float(ends.min()) < 1.5 / self._batch_size:
             return "collapsed"
         if vaa >= max(float(target) * (1.0 if self.verifies else NEAR), 1.5 / self._final_batch_size):
@@ -249,13 +258,34 @@ class WarmupHistory:
         messages = []
         for index, (outcome, value, target, behind, ends) in enumerate(networks):
             name = "the network" if single else f"member {index}"
-            if outcome != "multistable":
+            if outcome == "frail":
+                messages.append(self._frail(name, index))
+            elif outcome != "multistable":
                 message = _failure(name, outcome, value, target, self.goal.tolerance)
                 short = "" if self.vaa_after is None else f", and VAA was measured after {self.vaa_after:,} steps only"
                 messages.append(f"{message}; the time was up{short}" if self.time_was_up else message)
             elif behind.any():
                 messages.append(_left_behind(name, behind, ends, target))
         return messages
+
+    def _withstood(self, index: int) -> str:
+        """What noise left of the states of a network."""
+        found = self.robustness
+        assert found is not None
+        values = (found.returned, found.vaa, found.returned_changing, found.vaa_changing)
+        back, places, back_changing, places_changing = (v[index] if isinstance(v, list) else v for v in values)
+        return (
+            f"after noise of {found.noise:g}, {back:.0%} of the states come back under constant input and "
+            f"{back_changing:.0%} under changing input, {found.n} states to {places * found.n:.3g} and "
+            f"{places_changing * found.n:.3g} attractors"
+        )
+
+    def _frail(self, name: str, index: int) -> str:
+        short = "; the time was up" if self.time_was_up else ""
+        return (
+            f"warmup did not make the attractors of {name} robust (frail): {self._withstood(index)}. A smaller noise, "
+            f"more steps or more units may help{short}"
+        )
 
     def _each(self, layers: Tensor) -> list[Tensor]:
         """``(layers, ...)`` of the single network, or of each member."""

@@ -4,7 +4,8 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -33,6 +34,7 @@ from multistable.dynamics.warmup.goal import AS_MANY_AS_POSSIBLE, Goal
 from multistable.dynamics.warmup.gradient_steps import Kept, Warming, WarmupDivergedError, warmable_parameters
 from multistable.dynamics.warmup.history import WarmupHistory, WarmupStep
 from multistable.dynamics.warmup.progress import Line
+from multistable.dynamics.warmup.robust import robust_warmup, withstands
 from multistable.dynamics.warmup.verification import Verification
 from multistable.dynamics.warmup.wanted_vaa import Corners, levels_for
 
@@ -44,6 +46,7 @@ FINAL_BATCHES, FINAL_BATCH_SIZE, FINAL_STABILISATION = 10, 32, 10_000
 # and short. And the default of n: with fewer states a step is cheaper, and more steps are needed only for a wanted VAA.
 DEFAULT_STEPS, WANTED_STEPS = {"fast": 1000, "reliable": 500, "paper": 100}, 2000
 DEFAULT_BATCH_SIZE, WANTED_BATCH_SIZE = {"fast": 32, "reliable": 200, "paper": 200}, 200
+ROBUST_BATCH_SIZE = 64
 
 
 # The shares of a time budget after which there are no more steps, and no more looks of the verification. The rest is
@@ -64,6 +67,7 @@ def warmup(
     *,
     inputs: Any = "normal",
     algorithm: str = "fast",
+    robust: bool | float = False,
     steps: int | None = None,
     batch_size: int | None = None,
     lr: float = 1e-2,
@@ -104,6 +108,10 @@ def warmup(
         inputs: the constant inputs under which states stay apart, see :func:`measure`. Layers after the first have
             u ~ N(0, 1) in any case.
         algorithm: ``"fast"``; ``"reliable"``, the slower default of before; or ``"paper"``, Algorithm 3 to the letter.
+        robust: the standard deviation of noise from which states should come back to their attractors, or ``True`` for
+            0.2; ``ms.robustness`` measures it. Without it most attractors are places on a continuum, where states stay
+            as noise leaves them. All ``steps`` are taken, n is 64 unless given, and ``target`` has no effect: there are
+            fewer attractors, and networks learn more slowly (docs/results/robust_warmup.md).
         steps: for ``"paper"`` S, the number of gradient steps, 100 if not given. For the others the most gradient steps
             they take: if not given 1,000 for ``"fast"`` and 500 for ``"reliable"``, or towards a wanted VAA 2,000.
         batch_size: n, the sequences of a step. If it is not given 32 for ``"fast"``, and 200 for the others and where a
@@ -134,9 +142,10 @@ def warmup(
     _check_choices(algorithm, optimiser, on_step)
     check_inputs(inputs)
     steps = None if steps is None else positive_integer("steps", steps)
-    goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn))
+    goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn), robust=robust)
     if batch_size is None:
-        batch_size = AtMost(WANTED_BATCH_SIZE if goal.wanted.any() else DEFAULT_BATCH_SIZE[algorithm])
+        usual = DEFAULT_BATCH_SIZE[algorithm] if goal.noise is None else ROBUST_BATCH_SIZE
+        batch_size = AtMost(WANTED_BATCH_SIZE if goal.wanted.any() else usual)
     batch_size, max_stabilisation, increment = positive_integers(
         batch_size=batch_size,
         max_stabilisation=max_stabilisation,
@@ -152,7 +161,7 @@ def warmup(
     def one(network: nn.Module, sequences: Any, turn: Turn) -> WarmupHistory:
         began = time.monotonic()
         budget = turn.share * (whole_budget - (began - call_began))
-        goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network))
+        goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(network), robust=robust)
         with (
             torch.inference_mode(False),
             torch.enable_grad(),
@@ -231,8 +240,14 @@ def _run(algorithm: str, warming: Warming, size: int, began: float, budget: floa
         line, deadline = warming.line, began + share * budget
         return Verification(warming.system, warming.data, seeds, multistable, *measured, line.measuring, deadline)
 
-    if algorithm == "paper":
-        paper_warmup(warming)
+    noise = warming.goal.noise
+    if algorithm == "paper" or noise is not None:
+        if noise is None:
+            paper_warmup(warming)
+        else:
+            robust_warmup(warming, noise)
+            with _measuring():
+                withstands(warming, noise)
         vaa = torch.full_like(multistable, torch.nan)
         if budget == math.inf:
             return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
@@ -265,9 +280,16 @@ def _corners(warming: Warming, seeds: Tensor, states: int) -> Corners | None:
 def _true_vaa(
     warming: Warming, system: System, data: SequenceSet, draws: Draws, measured: tuple[int, int, int, float]
 ) -> Any:
+    with _measuring():
+        return estimate(system, data, draws, *measured, warming.line.measuring).vaa
+
+
+@contextmanager
+def _measuring() -> Iterator[None]:
+    """Without gradients; states that diverge in a measure are those of a warmup that has diverged."""
     try:
         with torch.no_grad():
-            return estimate(system, data, draws, *measured, warming.line.measuring).vaa
+            yield
     except DivergedError as error:
         raise WarmupDivergedError(
             f"after the warmup {error}. The parameters are as they were before the call"

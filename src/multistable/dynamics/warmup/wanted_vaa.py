@@ -188,7 +188,7 @@ class Corners:
         losses, values = [], []
         for index, state in enumerate(reached):
             end, corner = self._stabilised(system, index, state, cell, period)
-            losses.append(((_core(end) - _core(corner)) / CORNER).square().mean(dim=(-2, -1)))
+            losses.append(((core_of(end) - core_of(corner)) / CORNER).square().mean(dim=(-2, -1)))
             values.append(proxy(flat(end)[..., :n, :].detach(), eps))
         return Outcome(torch.stack(losses), torch.stack(values), period)
 
@@ -250,8 +250,8 @@ def _filled(place: Tensor, levels: Tensor) -> Tensor:
     return (number.diff(dim=-1) > 0).sum(dim=-1) + 1
 
 
-def _core(states: States) -> Tensor:
-    """The last field of each state, ``(..., n, d)``: of an LSTM c alone, since h follows from it."""
+def core_of(states: States) -> Tensor:
+    """What remembers: the last field of each state, ``(..., n, d)``: of an LSTM c alone, since h follows from it."""
     return torch.cat([cell[-1] for layer in states for cell in layer], dim=-1)
 
 
