@@ -19,6 +19,7 @@ from multistable.dynamics.measure import (
     vaa,
     vaa_star,
 )
+from multistable.dynamics.prepare import Preparation, prepare
 from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, WarmupStep, WarmupWarning, warmup
 from multistable.networks import RNN, Bidirectional, Double, Ensemble, doubled, from_torch, precompile, to_torch
@@ -49,6 +50,7 @@ __all__ = [
     "Lyapunov",
     "Measure",
     "Portrait",
+    "Preparation",
     "WarmupDivergedError",
     "WarmupHistory",
     "WarmupStep",
@@ -64,6 +66,7 @@ __all__ = [
     "lyapunov",
     "measure",
     "precompile",
+    "prepare",
     "reachable_states",
     "recurrent_parts",
     "to_torch",
