@@ -63,7 +63,7 @@ class Cell(nn.Module, ABC, Generic[S]):
     """How many gates, the first, have the cell's ``recurrent_bias`` added to their bias, where it is not None."""
 
     keep_gate: ClassVar[KeepGate | None] = None
-    """The gate that says how much of its past a unit keeps, if there is one: what some ways to prepare a network set."""
+    """The gate that says how much of its past a unit keeps, if there is one; some ways to prepare a network set it."""
     recurrent_matrices: ClassVar[int] = 0
     """How many matrices ``(hidden_size, hidden_size)`` stand side by side in ``recurrent_weight``."""
 
