@@ -95,7 +95,10 @@ def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, unit
     ("change", "message"),
     [
         ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
-        ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of fast, reliable, paper, got 'other'"),
+        (
+            {"warmup_algorithm": "other"},
+            "warmup_algorithm must be one of fast, reliable, paper, chrono, .*, got 'other'",
+        ),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
         ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
         ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),

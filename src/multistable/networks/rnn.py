@@ -20,6 +20,9 @@ from multistable.scan import uncompiled
 
 CellSpec = str | Callable[..., Cell[Any]]
 
+JOINED = "+"
+"""Between the names of the two cells of a double layer."""
+
 # The arguments with which every cell makes its weights. They are passed on only if they are given.
 _FACTORY = ("generator", "device", "dtype")
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -30,7 +33,8 @@ class RNN(nn.Module):
 
     Args:
         cell: a name in ``ms.CELLS`` or ``"module:Class"``, a :class:`Cell` class, or any function
-            ``(input_size, hidden_size) -> Cell``. With ``double=True`` also a pair of these, the half to warm up first.
+            ``(input_size, hidden_size) -> Cell``. A pair of these, such as ``("gru", "lstm")`` or ``"gru+lstm"``, makes
+            every layer a double layer of both, the half to warm up first.
         input_size: features of the input.
         hidden_size: units of each layer; a double layer has half of them in each of its halves.
         num_layers: how many layers.
@@ -67,12 +71,14 @@ class RNN(nn.Module):
         super().__init__()
         num_layers = positive_integer("num_layers", num_layers)
         input_size, hidden_size = positive_integers(input_size=input_size, hidden_size=hidden_size)
+        cells = halves(cell)
         self.batch_first, double = truth_value("batch_first", batch_first), truth_value("double", double)
+        double = double or len(cells) == 2
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         self.bias, self.bidirectional = truth_value("bias", bias), truth_value("bidirectional", bidirectional)
         self.dropout = _checked_dropout(dropout, num_layers)
-        makers = _cell_makers(cell, double)
+        makers = [_cell_maker(half) for half in (cells * 2 if double and len(cells) == 1 else cells)]
         for make in makers:
             check_options(make, options)
         factory = {"generator": generator, "device": device, "dtype": dtype}
@@ -286,16 +292,29 @@ class RNN(nn.Module):
         return output.to(dtype), _map(end, lambda field: field.to(dtype))
 
 
-def check_options(cell: CellSpec, options: Iterable[str]) -> None:
-    """Raise if one of the names is no argument of the cell beyond its sizes, as far as its signature tells."""
-    known = _options_of(_cell_maker(cell))
-    unknown = [] if known is None else [name for name in options if name not in known]
-    if unknown:
-        named = repr(cell) if isinstance(cell, str) else getattr(cell, "__name__", repr(cell))
-        raise TypeError(
-            f"the cell {named} takes no argument {unknown[0]!r}; beyond its sizes it takes: "
-            f"{', '.join(known or ()) or 'nothing'}"
-        )
+def check_options(cell: CellSpec | Sequence[CellSpec], options: Iterable[str]) -> None:
+    """Raise if one of the names is no argument of the cell, or of one of a pair, beyond its sizes.
+
+    That is as far as its signature tells.
+    """
+    for half in halves(cell):
+        known = _options_of(_cell_maker(half))
+        unknown = [] if known is None else [name for name in options if name not in known]
+        if unknown:
+            named = repr(half) if isinstance(half, str) else getattr(half, "__name__", repr(half))
+            raise TypeError(
+                f"the cell {named} takes no argument {unknown[0]!r}; beyond its sizes it takes: "
+                f"{', '.join(known or ()) or 'nothing'}"
+            )
+
+
+def halves(cell: CellSpec | Sequence[CellSpec]) -> list[CellSpec]:
+    """The cell of a layer, or the two of a double layer, given as a pair or as two names joined by ``+``."""
+    given: Any = cell.split(JOINED) if isinstance(cell, str) else cell
+    cells: list[Any] = list(given) if isinstance(given, tuple | list) else [given]
+    if not 1 <= len(cells) <= 2:
+        raise ValueError(f"cell must be one cell, or a pair of cells for double layers, got {len(cells)}: {cell!r}")
+    return cells
 
 
 def _options_of(make: Callable[..., Any]) -> list[str] | None:
@@ -320,16 +339,6 @@ def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | N
         if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
             return [name for name in dict.fromkeys(names) if name not in _FACTORY]
     return None
-
-
-def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Callable[..., Cell[Any]]]:
-    """What makes the cells of a layer: one maker, or two for a double layer."""
-    specs: list[Any] = list(cell) if isinstance(cell, tuple | list) else [cell]
-    if not 1 <= len(specs) <= 1 + double:
-        wanted = "one cell, or a pair of cells" if double else "one cell (a pair of cells needs double=True)"
-        raise ValueError(f"cell must be {wanted}, got {len(specs)}: {cell!r}")
-    makers = [_cell_maker(spec) for spec in specs]
-    return makers * 2 if double and len(makers) == 1 else makers
 
 
 def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:

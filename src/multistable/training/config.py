@@ -8,7 +8,7 @@ from multistable.arguments import count, positive_integer, share, truth_value
 from multistable.registry import Registry
 from multistable.setting import TRAINING, about, documented, one_of, optional, positive_number, setting, unchanged
 from multistable.tasks import TASKS, Task
-from multistable.training.settings import Config, Version, warmed
+from multistable.training.settings import Config, Version, by_warmup, warmed
 
 VERSIONS = {
     "classic": Version(double=False, warmed=False, about="one cell a layer, as it is initialised"),
@@ -137,7 +137,7 @@ class RunConfig(Config):
             )
         sizes = ["batch_size"]
         sizes += ["vaa_batch_size"] if self.vaa_every or (self.kind.warmed and self.warmup_vaa_every) else []
-        sizes += ["warmup_batch_size"] if self.kind.warmed else []
+        sizes += ["warmup_batch_size"] if by_warmup(self) else []
         for name in sizes:
             if getattr(self, name) > training:
                 raise ValueError(f"{name} must not exceed the {training} training sequences, got {getattr(self, name)}")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from multistable.dynamics.measure import DivergedError, measure
 from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
+from multistable.dynamics.prepare import prepare
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
 from multistable.scan.graphs import Graphed
@@ -223,6 +224,11 @@ class SupervisedGroup(Group[RunConfig]):
         sequences = self.sequences.of_members(members)
         if shared.warmup_sequences == "random":
             sequences = TrainingSequences.random(configs, len(sequences), self.device)
+        draws = [generator(config.seed, "warmup") for config in configs]
+        if shared.preparation is not None:
+            done = prepare(ensemble, sequences, method=shared.preparation, generator=draws)
+            self._replace(members, ensemble)
+            return [self.prepared(done, len(members)) for _ in members]
         course = Course(partial(self.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps)
 
         def watched(step: WarmupStep) -> None:
@@ -234,12 +240,16 @@ class SupervisedGroup(Group[RunConfig]):
             sequences,
             **self.warmup_options,
             target=[config.target for config in configs],
-            generator=[generator(config.seed, "warmup") for config in configs],
+            generator=draws,
             on_step=watched,
         )
+        self._replace(members, ensemble)
+        return course.ended(history)
+
+    def _replace(self, members: list[int], ensemble: Ensemble) -> None:
+        """Give some of the runs the weights of an ensemble of them, if it is not that of all runs."""
         if ensemble is not self.ensemble:
             self.ensemble.replace(members, ensemble)
-        return course.ended(history)
 
     @property
     def _all(self) -> list[int]:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import positive_integer, positive_integers, positive_number
-from multistable.dynamics.measure.algorithm_1_measure import DivergedError
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.contexts import ieee_float32
 from multistable.dynamics.system.draws import Draws, Generators
@@ -15,7 +14,7 @@ from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
 from multistable.dynamics.system.step import Step
 from multistable.dynamics.system.system import System, flat, studying
-from multistable.dynamics.warmup.gradient_steps import warmable_parameters
+from multistable.dynamics.warmup.gradient_steps import WarmupDivergedError, warmable_parameters
 
 EXPONENTS, BATCH_SIZE = 16, 16
 LEAST = 1e-30
@@ -156,7 +155,7 @@ def _descend(parameters: list[nn.Parameter], course: _Course, steps: int, lr: fl
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         norms = [torch.linalg.vector_norm(gradient) for gradient in gradients if gradient is not None]
         if not torch.stack([loss.detach(), *norms]).isfinite().all():
-            raise DivergedError(
+            raise WarmupDivergedError(
                 f"the Lyapunov exponents or their gradient are not finite at step {number} of the flossing. The "
                 "parameters are as they were before the call"
             )

@@ -20,14 +20,19 @@ def nothing(rnn: nn.Module, sequences: Any, *, generator: Any = None, part: Any 
     """Leave a network as it is, to compare with."""
 
 
-METHODS: dict[str, Callable[..., Any]] = {
-    "warmup": by_default,
-    "paper": by_algorithm_3,
+OTHERS: dict[str, Callable[..., Any]] = {
     "chrono": chrono,
     "orthogonal": orthogonal,
     "identity": identity,
     "uniform-gates": uniform_gates,
     "flossing": flossing,
+}
+"""Those that are no warmup."""
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "warmup": by_default,
+    "paper": by_algorithm_3,
+    **OTHERS,
     "none": nothing,
 }
 """Called as :func:`prepare` without its ``method``; what a method returns is the history of what happened."""
@@ -46,6 +51,13 @@ def find(name: Any, options: dict[str, Any]) -> Callable[..., Any]:
         taken = ", ".join(known) or "no options"
         raise TypeError(f"method {name!r} takes no option {unknown[0]!r}: it takes {taken}")
     return method
+
+
+def check_fits(name: str, network: nn.Module) -> None:
+    """Raise unless a method fits the cells of a network."""
+    method = METHODS[name]
+    if isinstance(method, Drawn):
+        method.check(network)
 
 
 def _options_of(method: Callable[..., Any]) -> list[str]:
