@@ -47,7 +47,7 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
         "warmup_sequences": "random",
     }
-    without = of_auxiliary | {"warmup_vaa_every": 2}
+    without = of_auxiliary | {"warmup_vaa_every": 2, "memory_before": True}
     for field in base.to_dict():
         if field not in others and field not in without:
             value = getattr(base, field)

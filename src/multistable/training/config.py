@@ -108,6 +108,13 @@ class RunConfig(Config):
         count,
         matters=never,
     )
+    memory_before: bool = setting(
+        False,
+        "Record before training how long a small difference between states lasts, and the share of states that can be "
+        "told after noise. It changes neither the results of training nor the name of a run.",
+        truth_value,
+        matters=never,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure import DivergedError, measure
+from multistable.dynamics.measure import DivergedError, lyapunov, measure
 from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
+from multistable.dynamics.measure.memory import shares_recalled
 from multistable.dynamics.prepare import prepare
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
@@ -26,6 +27,9 @@ from multistable.training.store import Checkpoint
 
 # An evaluation computes the states of this many units at once, about 1 GB of them.
 EVALUATED_AT_ONCE = 2**28
+
+LONGEST_LIFETIME = 1e7
+"""The number of steps that stands for longer lifetimes, and for differences that do not shrink at all."""
 
 Scores = tuple[list[float], list[float] | None]
 """Loss and, where the task has one, accuracy of each run."""
@@ -134,6 +138,8 @@ class SupervisedGroup(Group[RunConfig]):
             if epoch in (0, shared.duration):
                 settled = [(None, None) if shares is None else shares for shares in self.settled()]
                 columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
+        if shared.memory_before and epoch == 0:
+            columns |= self.memory()
         columns["passed_over"] = self._adam.passed_over()
         return columns
 
@@ -277,6 +283,19 @@ class SupervisedGroup(Group[RunConfig]):
             return list(zip(*found, strict=True))
 
         return _where_finite(shares, self._all, self.ensemble)
+
+    def memory(self) -> Columns:
+        """The lifetime of a small difference in steps, and the share of states that can be told after noise."""
+
+        def found(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
+            sequences = self.sequences.of_members(members)
+            recalled = shares_recalled(ensemble, sequences, **self._measured(members))
+            options = {name: value for name, value in self._measured(members).items() if name != "eps"}
+            lasting = lyapunov(ensemble, sequences, **options).lifetime
+            return [(min(steps, LONGEST_LIFETIME), share) for steps, share in zip(lasting, recalled, strict=True)]
+
+        values = [(None, None) if pair is None else pair for pair in _where_finite(found, self._all, self.ensemble)]
+        return dict(zip(("lifetime", "recalled"), zip(*values, strict=True), strict=True))
 
     def _measured(self, members: list[int]) -> dict[str, Any]:
         """The options of a measure of some of the runs: every measure of an epoch sees the same states."""

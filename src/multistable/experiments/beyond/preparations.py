@@ -1,0 +1,129 @@
+"""Ways to prepare a network, side by side: what each gives it before training, and what it learns after that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread_of
+from multistable.experiments.paper.grids import COPY, DENOISING, grid
+from multistable.experiments.pictures import Bars, Rows, panels_of, setting
+from multistable.experiments.styles import cell_name
+from multistable.tasks import Task
+from multistable.training import Config, RunConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CELLS = ("lstm", "gru")
+GATED = ("paper", "fast", "chrono", "orthogonal", "uniform-gates", "flossing")
+"""The methods that fit these cells, as runs name them."""
+NONE = "none"
+ELMAN, UNGATED = "multistable.cells.elman:Elman", ("fast", "orthogonal", "identity", "flossing")
+"""The cell of IRNN, with ReLU, and the methods for it."""
+
+LEARNED = 0.1
+"""A network has learned once its loss is below this. Without any memory it is 1."""
+NAMES = {"fast": "warmup (the default)", "paper": "Algorithm 3"}
+
+
+def method_of(config: Config) -> str:
+    """How the network of a run is prepared."""
+    return NAMES.get(config.warmup_algorithm, config.warmup_algorithm) if config.kind.warmed else NONE
+
+
+def epochs_to_learn(result: Result) -> int | None:
+    """The first epoch with a low validation loss; ``None`` if there is none."""
+    epochs, losses = result.curve("validation_loss")
+    return next((epoch for epoch, loss in zip(epochs, losses, strict=True) if loss < LEARNED), None)
+
+
+def seconds_of(result: Result) -> float | None:
+    """The seconds of the preparation, its share of those of the runs that were prepared together."""
+    course = result.warmup or {}
+    return course["seconds"] / course["together"] if "seconds" in course else None
+
+
+@dataclass(frozen=True)
+class Preparations:
+    """What methods give networks before training, and what networks learn.
+
+    Attributes:
+        name: of its files.
+        caption: what the figure shows.
+    """
+
+    name: str
+    caption: str
+
+    def draw(self, results: Sequence[Result]) -> "Figure":
+        """The test losses."""
+        return Bars(self.name, self.caption, hue=method_of).draw(results)
+
+    def table(self, results: Sequence[Result]) -> Rows:
+        """A row for each task, cell and method."""
+        header = ["task", "cell", "method", "VAA before", "lifetime, steps", "told after noise"]
+        header += ["learned", "epochs to learn", "test loss", "seconds"]
+        rows = []
+        for task, runs in panels_of(results).items():
+            for (cell, method), some in grouped(runs, lambda config: (config.cell, method_of(config))).items():
+                before = [(run.metrics or [{}])[0] for run in some]
+                epochs = [epochs_to_learn(run) for run in some]
+                measured = [spread_of(row.get(name) for row in before) for name in ("vaa", "recalled")]
+                lasting = sorted(row["lifetime"] for row in before if row.get("lifetime") is not None)
+                learned = f"{sum(epoch is not None for epoch in epochs)} of {len(some)}"
+                ends = [spread_of(run.results.get("test_loss") for run in some), spread_of(map(seconds_of, some))]
+                told = [_told(measured[0]), _range(lasting), _told(measured[1])]
+                told += [learned, _told(spread_of(epochs)), _told(ends[0]), "" if ends[1] is None else _short(ends[1])]
+                rows.append([setting(task), cell_name(cell), method, *told])
+        return header, rows
+
+
+def _told(value: Spread | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _short(value: Spread) -> str:
+    return f"{value.mean:.2g}"
+
+
+def _range(values: Sequence[float]) -> str:
+    """The least and the most."""
+    return "" if not values else " to ".join(dict.fromkeys(f"{value:.2g}" for value in (values[0], values[-1])))
+
+
+def prepared(tasks: Sequence[Task], cells: Sequence[str], methods: Sequence[str], **settings: Any) -> list[RunConfig]:
+    """Classic networks, and networks that are prepared by some methods."""
+    runs = grid(tasks, cells, ["classic"], memory_before=True, **settings)
+    for method in methods:
+        runs += grid(tasks, cells, ["warmup"], memory_before=True, warmup_algorithm=method, **settings)
+    return list(runs)
+
+
+def experiment(name: str, order: int, title: str, tasks: Sequence[Task], *others: RunConfig) -> Experiment:
+    """The comparison on some tasks."""
+    return Experiment(
+        name=f"prepare-{name}",
+        order=order,
+        labels=(),
+        title=f"{title}: ways to prepare a network",
+        runs=(*prepared(tasks, CELLS, GATED), *others),
+        pictures=(
+            Preparations(
+                name="methods",
+                caption="Test loss of the weights of the lowest validation loss, by how the network was prepared.",
+            ),
+        ),
+        claims=(),
+    )
+
+
+EXPERIMENTS = (
+    experiment(
+        "copy",
+        200,
+        "Copy first input",
+        COPY,
+        *prepared(COPY[:1], [ELMAN], UNGATED, cell_options={"nonlinearity": "relu"}),
+    ),
+    experiment("denoising", 201, "Denoising", DENOISING),
+)
