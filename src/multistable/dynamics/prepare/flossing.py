@@ -1,5 +1,6 @@
 """Gradient flossing: the first Lyapunov exponents are pushed to zero (Engelken, 2023)."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import positive_integer, positive_integers, positive_number
 from multistable.dynamics.system.batches import Forward
-from multistable.dynamics.system.contexts import ieee_float32
+from multistable.dynamics.system.contexts import ieee_float32, on_the_cpu
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.models import Turn, at_least, each_part
 from multistable.dynamics.system.sequences import AtMost, SequenceSet
@@ -76,6 +77,8 @@ def flossing(
     k = None if exponents is None else positive_integer("exponents", exponents)
     steps, longest = positive_integers(steps=steps, longest=longest)
     lr = positive_number("lr", lr)
+
+    _load_forward_mode()
 
     def one(network: nn.Module, sequences: Any, _: Turn) -> Flossing:
         with (
@@ -145,6 +148,13 @@ def after_step(step: Step, x: Tensor, u: Tensor, ways: Tensor) -> tuple[Tensor, 
     return after, grown
 
 
+def _load_forward_mode() -> None:
+    """PyTorch loads what ``torch.func.jvp`` needs when it is first called, and then warns of code of its own."""
+    nothing = torch.zeros((), device="cpu")
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        torch.func.jvp(torch.sin, (nothing,), (nothing,))
+
+
 def _descend(parameters: list[nn.Parameter], course: _Course, steps: int, lr: float) -> Flossing:
     # The optimiser has parameters of its own, over the same memory, so that those of the user keep their gradients.
     own = [nn.Parameter(parameter.detach()) for parameter in parameters]
@@ -161,6 +171,7 @@ def _descend(parameters: list[nn.Parameter], course: _Course, steps: int, lr: fl
             )
         for parameter, gradient in zip(own, gradients, strict=True):
             parameter.grad = gradient
-        adam.step()
+        with on_the_cpu():  # where it has its numbers
+            adam.step()
         told.append(exponents.detach().mean(dim=-2).cpu())
     return Flossing(torch.stack(told))

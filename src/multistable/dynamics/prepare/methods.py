@@ -11,14 +11,10 @@ from multistable.dynamics.prepare.chrono import chrono
 from multistable.dynamics.prepare.drawn import Drawn
 from multistable.dynamics.prepare.flossing import flossing
 from multistable.dynamics.prepare.identity import identity
+from multistable.dynamics.prepare.nothing import nothing
 from multistable.dynamics.prepare.orthogonal import orthogonal
 from multistable.dynamics.prepare.uniform_gates import uniform_gates
 from multistable.dynamics.prepare.warming_up import by_algorithm_3, by_default
-
-
-def nothing(rnn: nn.Module, sequences: Any, *, generator: Any = None, part: Any = None, forward: Any = None) -> None:
-    """Leave a network as it is, to compare with."""
-
 
 OTHERS: dict[str, Callable[..., Any]] = {
     "chrono": chrono,
