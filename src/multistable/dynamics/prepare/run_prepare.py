@@ -27,7 +27,7 @@ class Preparation:
     """
 
     method: str
-    seconds: float = field(compare=False)
+    seconds: float = field(compare=False, repr=False)
     changed: tuple[str, ...]
     history: Any = field(default=None, compare=False, repr=False)
 
