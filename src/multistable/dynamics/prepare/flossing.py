@@ -18,8 +18,6 @@ from multistable.dynamics.system.system import System, flat, studying
 from multistable.dynamics.warmup.gradient_steps import WarmupDivergedError, warmable_parameters
 
 EXPONENTS, BATCH_SIZE = 16, 16
-LEAST = 1e-30
-"""Growth below this in a step counts as this much: a direction that is lost altogether has no gradient."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class _Course:
             x, grown = after_step(step, x, u[time], ways)
             ways, r = torch.linalg.qr(grown)
             counts = ((time >= lengths // 2) & (time < lengths)).unsqueeze(-1)
-            growth = r.diagonal(dim1=-2, dim2=-1).abs().clamp_min(LEAST).log()
+            growth = r.diagonal(dim1=-2, dim2=-1).abs().log()
             total = torch.where(counts, total + growth, total)
         return total / (lengths - lengths // 2).unsqueeze(-1)
 
@@ -167,7 +165,8 @@ def _descend(parameters: list[nn.Parameter], course: _Course, steps: int, lr: fl
         if not torch.stack([loss.detach(), *norms]).isfinite().all():
             raise WarmupDivergedError(
                 f"the Lyapunov exponents or their gradient are not finite at step {number} of the flossing. The "
-                "parameters are as they were before the call"
+                "parameters are as they were before the call; fewer exponents may help, as units that are at rest lose "
+                "directions altogether"
             )
         for parameter, gradient in zip(own, gradients, strict=True):
             parameter.grad = gradient

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread_of
 from multistable.experiments.paper.grids import COPY, DENOISING, grid
-from multistable.experiments.pictures import Bars, Rows, panels_of, setting
-from multistable.experiments.styles import cell_name
+from multistable.experiments.pictures import Rows, legend_below, panels_of, quantity_name, setting
+from multistable.experiments.styles import cell_name, style_of
 from multistable.tasks import Task
 from multistable.training import Config, RunConfig
 
@@ -18,8 +18,8 @@ CELLS = ("lstm", "gru")
 GATED = ("paper", "fast", "chrono", "orthogonal", "uniform-gates", "flossing")
 """The methods that fit these cells, as runs name them."""
 NONE = "none"
-ELMAN, UNGATED = "multistable.cells.elman:Elman", ("fast", "orthogonal", "identity", "flossing")
-"""The cell of IRNN, with ReLU, and the methods for it."""
+ELMAN, UNGATED = "multistable.cells.elman:Elman", ("fast", "orthogonal", "identity")
+"""The cell of IRNN, with ReLU, and the methods for it: units at rest leave flossing too few directions to follow."""
 
 LEARNED = 0.1
 """A network has learned once its loss is below this. Without any memory it is 1."""
@@ -56,8 +56,31 @@ class Preparations:
     caption: str
 
     def draw(self, results: Sequence[Result]) -> "Figure":
-        """The test losses."""
-        return Bars(self.name, self.caption, hue=method_of).draw(results)
+        """A dot for the test loss of each run, a line for each method, a panel for each task."""
+        from matplotlib.ticker import NullFormatter
+
+        from multistable.experiments.figures import RULE, figure, name_axes
+
+        panels, methods = panels_of(results), list(grouped(results, method_of))
+        cells = list(grouped(results, lambda config: config.cell))
+        count = max(len(panels), 1)
+        drawn, axes = figure(2.4 + 2.6 * count, 1.4 + 0.38 * len(methods), count, squeeze=False, sharey=True)
+        for place, (task, runs) in zip(axes[0], panels.items(), strict=False):
+            for cell, some in grouped(runs, lambda config: config.cell).items():
+                known = [(run.results.get("test_loss"), methods.index(method_of(run.config))) for run in some]
+                dots = [(loss, line) for loss, line in known if loss is not None]
+                style, beside = style_of(cell, cells.index(cell)), 0.24 * (cells.index(cell) - (len(cells) - 1) / 2)
+                look = {"color": style.colour, "markersize": 5, "alpha": 0.8, "label": style.label}
+                place.plot([loss for loss, _ in dots], [line + beside for _, line in dots], style.marker, **look)
+            place.set_xscale("log")
+            place.xaxis.set_minor_formatter(NullFormatter())
+            place.set_xlim(min(LEARNED / 10, place.get_xlim()[0]), max(2.0, place.get_xlim()[1]))
+            place.axvline(LEARNED, **RULE)
+            name_axes(place, quantity_name("test_loss", task), "", setting(task))
+        axes[0, 0].set_yticks(range(len(methods)), methods)
+        axes[0, 0].set_ylim(len(methods) - 0.5, -0.5)
+        legend_below(drawn, axes[0])
+        return drawn
 
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each task, cell and method."""
