@@ -255,7 +255,7 @@ PAGES = {
     "impact_k_small": small("impact-k"),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),
     "attractors_small": small("attractors-copy", "attractors-denoising"),
-    "prepare_small": small("prepare-copy", "prepare-denoising"),
+    "prepare_small": small("prepare-copy", "prepare-relu", "prepare-denoising"),
     "mixed_small": small("mixed-copy", "mixed-denoising"),
     # The others have one curve or bar for all tasks.
     "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),

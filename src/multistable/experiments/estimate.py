@@ -11,7 +11,7 @@ import torch
 
 from multistable.cells import CELLS, Cell
 from multistable.dynamics.warmup.run_warmup import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_STABILISATION
-from multistable.networks.rnn import halves
+from multistable.networks.cell_specs import halves
 from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask

@@ -9,7 +9,7 @@ import numpy as np
 from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
 from multistable.experiments.experiment import Kind, Result, Spread, grouped, spread
 from multistable.experiments.styles import Style, cell_name, style_of
-from multistable.networks.rnn import JOINED
+from multistable.networks.cell_specs import JOINED
 from multistable.palette import INK
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from multistable.experiments.experiment import Kind
-from multistable.networks.rnn import JOINED, halves
+from multistable.networks.cell_specs import JOINED, halves
 from multistable.palette import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, PURPLE, SKY, VERMILLION
 
 

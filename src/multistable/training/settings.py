@@ -19,7 +19,8 @@ from multistable.dynamics.prepare.methods import OTHERS, check_fits
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.run_warmup import DEFAULT_STEPS, FINAL_BATCH_SIZE
-from multistable.networks.rnn import JOINED, RNN, check_options, halves
+from multistable.networks.cell_specs import JOINED, check_options, halves
+from multistable.networks.rnn import RNN
 from multistable.registry import Registry
 from multistable.setting import (
     MEASURE,

@@ -122,14 +122,14 @@ def prepared(tasks: Sequence[Task], cells: Sequence[str], methods: Sequence[str]
     return list(runs)
 
 
-def experiment(name: str, order: int, title: str, tasks: Sequence[Task], *others: RunConfig) -> Experiment:
-    """The comparison on some tasks."""
+def experiment(name: str, order: int, title: str, runs: Sequence[RunConfig]) -> Experiment:
+    """The comparison in some runs."""
     return Experiment(
         name=f"prepare-{name}",
         order=order,
         labels=(),
         title=f"{title}: ways to prepare a network",
-        runs=(*prepared(tasks, CELLS, GATED), *others),
+        runs=tuple(runs),
         pictures=(
             Preparations(
                 name="methods",
@@ -140,13 +140,9 @@ def experiment(name: str, order: int, title: str, tasks: Sequence[Task], *others
     )
 
 
+RELU = {"nonlinearity": "relu"}
 EXPERIMENTS = (
-    experiment(
-        "copy",
-        200,
-        "Copy first input",
-        COPY,
-        *prepared(COPY[:1], [ELMAN], UNGATED, cell_options={"nonlinearity": "relu"}),
-    ),
-    experiment("denoising", 201, "Denoising", DENOISING),
+    experiment("copy", 200, "Copy first input", prepared(COPY, CELLS, GATED)),
+    experiment("denoising", 201, "Denoising", prepared(DENOISING, CELLS, GATED)),
+    experiment("relu", 202, "Copy first input, ReLU", prepared(COPY[:1], [ELMAN], UNGATED, cell_options=RELU)),
 )
