@@ -110,8 +110,9 @@ def _short(value: Spread) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    """The least and the most."""
-    return "" if not values else " to ".join(dict.fromkeys(f"{value:.2g}" for value in (values[0], values[-1])))
+    """The least and the most, of sorted values."""
+    ends = [f"{value:,.0f}" if value >= 100 else f"{value:.2g}" for value in (*values[:1], *values[-1:])]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def prepared(tasks: Sequence[Task], cells: Sequence[str], methods: Sequence[str], **settings: Any) -> list[RunConfig]:
