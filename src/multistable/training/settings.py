@@ -177,7 +177,7 @@ class Config(ABC):
             Goal.of(self.target, self.warmup_algorithm).check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
-        if JOINED in self.cell and not self.kind.double:
+        if len(halves(self.cell)) == 2 and not self.kind.double:
             double = ", ".join(name for name, version in self.versions().items() if version.double)
             raise ValueError(f"version must be one of {double} where cell is a pair, got {self.version!r}")
         self._check_cell_options()

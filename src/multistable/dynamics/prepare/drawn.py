@@ -52,7 +52,7 @@ class Drawn:
 
         def one(network: nn.Module, sequences: Any, _: Turn) -> None:
             self.check(network)
-            with torch.no_grad(), studying(network, sequences) as (system, data):
+            with torch.inference_mode(False), torch.no_grad(), studying(network, sequences) as (system, data):
                 draws = Draws(generator, system.members)
                 self._set(system.layers, draws, data, options)
 
@@ -68,7 +68,7 @@ class Drawn:
                 raise ValueError(f"{self._refusal()}, got {type(gates.cell).__name__}")
 
     def _refusal(self) -> str:
-        kinds: list[type[Cell[Any]]] = [*CELLS.values(), Elman]
+        kinds: list[type[Cell[Any]]] = [kind for kind in (*CELLS.values(), Elman) if isinstance(kind, type)]
         fitting = ", ".join(kind.__name__ for kind in kinds if self.fits(kind))
         return f"method {self.name!r} is for cells with {self.needs}: {fitting}"
 

@@ -53,18 +53,17 @@ def prepare(
     Only parameters of recurrent layers change, and of double layers only those of the half that :func:`warmup` changes.
     If an exception stops it, the parameters are as they were before.
 
-    | method | what it does | options |
-    |---|---|---|
-    | ``"warmup"`` | the default of :func:`warmup` | those of :func:`warmup` |
-    | ``"paper"`` | Algorithm 3 of the paper | those of :func:`warmup` |
-    | ``"chrono"`` | draws time scales up to T_max (Tallec and Ollivier, 2018) | ``t_max``, by default the length of the
-    longest sequence |
-    | ``"orthogonal"`` | draws an orthogonal recurrent matrix for each gate | |
-    | ``"identity"`` | sets W_h = I and b = 0 (Le et al., 2015) | |
-    | ``"uniform-gates"`` | draws how much of their past units keep from U(1/d, 1 - 1/d) (Gu et al., 2020) | |
-    | ``"flossing"`` | pushes the first Lyapunov exponents to zero (Engelken, 2023) | ``exponents``, ``steps``,
-    ``batch_size``, ``lr``, ``longest`` |
-    | ``"none"`` | nothing | |
+    The methods, and what options they take:
+
+    - ``"warmup"``, the default of :func:`warmup`, and ``"paper"``, Algorithm 3: those of :func:`warmup`;
+    - ``"chrono"`` draws time scales up to ``t_max``, by default the longest sequence's (Tallec and Ollivier, 2018);
+    - ``"uniform-gates"`` draws which share of its past each of d units keeps from U(1/d, 1 - 1/d) (Gu et al., 2020);
+    - ``"orthogonal"`` draws an orthogonal recurrent matrix for each gate;
+    - ``"identity"`` sets W_h = I and b = 0 (Le et al., 2015);
+    - ``"flossing"`` pushes the first Lyapunov exponents to zero (Engelken, 2023): ``exponents`` (16) of them, in
+      ``steps`` (100) gradient steps of rate ``lr`` (0.01), each on ``batch_size`` (16) sequences of which at most
+      ``longest`` (100) time steps are followed;
+    - ``"none"`` changes nothing.
 
     Args:
         rnn: the network, or a model with recurrent parts inside, see :func:`measure`. A method that does not fit one of
