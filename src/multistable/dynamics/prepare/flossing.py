@@ -139,10 +139,11 @@ def after_step(step: Step, x: Tensor, u: Tensor, ways: Tensor) -> tuple[Tensor, 
     It multiplies the Jacobian with each way, without the Jacobian itself.
     """
 
-    def along(way: Tensor) -> tuple[Tensor, Tensor]:
+    def along(way: Tensor) -> Any:
         return torch.func.jvp(lambda x: step(x, u), (x,), (way,))
 
-    after, grown = torch.func.vmap(along, in_dims=-1, out_dims=(None, -1))(ways)
+    dims: Any = (None, -1)  # the states are the same for every way
+    after, grown = torch.func.vmap(along, in_dims=-1, out_dims=dims)(ways)
     return after, grown
 
 
