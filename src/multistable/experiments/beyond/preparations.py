@@ -96,7 +96,12 @@ class Preparations:
                 learned = f"{sum(epoch is not None for epoch in epochs)} of {len(some)}"
                 ends = [spread_of(run.results.get("test_loss") for run in some), spread_of(map(seconds_of, some))]
                 told = [_told(measured[0]), _range(lasting), _told(measured[1])]
-                told += [learned, _told(spread_of(epochs)), _told(ends[0]), "" if ends[1] is None else _short(ends[1])]
+                told += [
+                    learned,
+                    _told(spread_of(epochs)),
+                    _told(ends[0]),
+                    "" if ends[1] is None else _short(ends[1].mean),
+                ]
                 rows.append([setting(task), cell_name(cell), method, *told])
         return header, rows
 
@@ -105,14 +110,13 @@ def _told(value: Spread | None) -> str:
     return "" if value is None else str(value)
 
 
-def _short(value: Spread) -> str:
-    return f"{value.mean:.2g}"
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _range(values: Sequence[float]) -> str:
     """The least and the most, of sorted values."""
-    ends = [f"{value:,.0f}" if value >= 100 else f"{value:.2g}" for value in (*values[:1], *values[-1:])]
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(map(_short, (*values[:1], *values[-1:]))))
 
 
 def prepared(tasks: Sequence[Task], cells: Sequence[str], methods: Sequence[str], **settings: Any) -> list[RunConfig]:
