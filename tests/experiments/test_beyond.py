@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.beyond import experiments
 from multistable.experiments.beyond.preparations import GATED
 from multistable.experiments.experiment import Result
@@ -67,6 +68,13 @@ def test_runs_without_results_are_left_out_of_the_picture(results):
 def test_experiments_can_be_planned_at_every_scale(name):
     for scale in SCALES.values():
         assert experiments()[name].at(scale)
+
+
+def test_a_run_of_two_cells_is_stored_and_read(tmp_path):
+    run = result(0, [1, 0.5])
+    run = replace(run, config=small(cell="gru+lstm", version="double"), results={"test_loss": 0.5, "warmup": None})
+    write_results([run], tmp_path / "stored.json")
+    assert [found.config for found in read_results(tmp_path / "stored.json")] == [run.config]
 
 
 def test_every_method_has_runs_of_every_task_and_cell():
