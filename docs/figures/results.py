@@ -18,11 +18,11 @@ from warmed_networks import EARLY, MANY, Kept, LastLayer, learned, warmed_by
 
 from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
+from multistable.experiments.catalogue import experiments
 from multistable.experiments.claims import CLAIMS, Answer
 from multistable.experiments.claims.auxiliary import LOW
 from multistable.experiments.experiment import Picture, Result, finished, grouped
 from multistable.experiments.figures import png
-from multistable.experiments.paper import experiments
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, grid
 from multistable.experiments.paper.tmaze import KINDS
 from multistable.experiments.pictures import Bars, Curves, Rows
@@ -255,6 +255,8 @@ PAGES = {
     "impact_k_small": small("impact-k"),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),
     "attractors_small": small("attractors-copy", "attractors-denoising"),
+    "prepare_small": small("prepare-copy", "prepare-relu", "prepare-denoising"),
+    "mixed_small": small("mixed-copy", "mixed-denoising"),
     # The others have one curve or bar for all tasks.
     "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),
 }

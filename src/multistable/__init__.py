@@ -21,6 +21,7 @@ from multistable.dynamics.measure import (
     vaa,
     vaa_star,
 )
+from multistable.dynamics.prepare import Preparation, prepare
 from multistable.dynamics.system import backends, recurrent_parts
 from multistable.dynamics.warmup import (
     Keep,
@@ -61,6 +62,7 @@ __all__ = [
     "Lyapunov",
     "Measure",
     "Portrait",
+    "Preparation",
     "Robustness",
     "WarmupDivergedError",
     "WarmupHistory",
@@ -77,6 +79,7 @@ __all__ = [
     "lyapunov",
     "measure",
     "precompile",
+    "prepare",
     "reachable_states",
     "recurrent_parts",
     "robustness",

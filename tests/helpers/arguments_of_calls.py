@@ -284,6 +284,12 @@ STRATEGIES = {
         bad_number=st.floats(max_value=0, exclude_max=True) | st.floats(min_value=1, exclude_min=True),
     ),
     "algorithm": choices("'fast'; 'reliable'; 'paper'", "'other'; None; 3; ['paper']; b'paper'; {}"),
+    "method": choices(
+        "'warmup'; 'paper'; 'flossing'",
+        "'other'; None; 3; ['paper']; b'paper'; {}",
+        "'none'; 'chrono'; 'orthogonal'; 'identity'; 'uniform-gates'",
+    ),
+    "prepare.options": choices("{'steps': 1}; {'steps': np.int64(2)}", "{'nothing': 3}; {'steps': 0, 'nothing': 3}"),
     "optimiser": choices(
         "torch.optim.Adam; torch.optim.SGD; torch.optim.RMSprop; lambda p, lr: torch.optim.AdamW(p, lr)",
         "'adam'; None; 3; torch.optim.Adam([torch.zeros(1)]); len; lambda: 3; lambda p, lr: None; dict",

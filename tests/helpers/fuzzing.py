@@ -33,7 +33,7 @@ LONGEST = 60
 
 NOT_CALLED = {
     *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "KeepLook", "Hidden", "HiddenAndMemory"),
-    *("Change", "Continuation", "FixedPoints", "Portrait", "Robustness"),
+    *("Change", "Continuation", "FixedPoints", "Portrait", "Preparation", "Robustness"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),
 }
@@ -48,7 +48,7 @@ ALSO_NAMED = {
     "model": r"hidden_size|to be replaced|could be replaced",
     "members": r"member",
     "factory": r"device|dtype|generator|nothing",
-    "options": r"nothing|t_max|recurrent_bias",
+    "options": r"nothing|t_max|recurrent_bias|steps",
     "warmed": r"input_size",
     "transient": r"input_size",
 }
@@ -59,7 +59,7 @@ EXPECTED = (ms.DivergedError, ms.WarmupDivergedError)
 
 CALLED = sorted(set(ms.__all__) - NOT_CALLED)
 
-ALWAYS = {"batches", "stabilisation", "steps", "max_stabilisation", "longest", "iterations", "sequences"}
+ALWAYS = {"batches", "stabilisation", "steps", "max_stabilisation", "longest", "iterations", "sequences", "options"}
 """Arguments that are always given: those that bound the time of a call, and what may be left out only beside states."""
 
 
@@ -135,7 +135,7 @@ def problem(call):
         with quietly(), limited():
             result = run(getattr(ms, call.function), given)
             found = wrong_result(call, given, result)
-            changes_weights = call.function == "warmup"
+            changes_weights = call.function in ("prepare", "warmup")
             if call.function == "doubled":  # in place
                 return found
     except HangError:
@@ -243,6 +243,7 @@ RIGHT = {
         and (torch.as_tensor(found.vaa) <= torch.as_tensor(found.returned) + 1e-9).all()
         and (torch.as_tensor(found.returned) <= 1).all()
     ),
+    "prepare": lambda given, found: finite(given["rnn"].parameters()),
     "precompile": lambda given, nothing: nothing is None,
     "reachable_states": lambda given, found: all(
         states.dim() >= 2 and finite([states]) == finite(given["rnn"].parameters()) for states in of_parts(found)

@@ -18,6 +18,7 @@ ROOMS = [
     "dynamics.system",
     "dynamics.measure",
     "dynamics.warmup",
+    "dynamics.prepare",
     "integrations",
     "tasks",
     "training",

@@ -91,6 +91,19 @@ def test_the_first_half_is_the_one_to_warm_up():
     assert single.warmable.cells == (single.cell,)
 
 
+@pytest.mark.parametrize("cell", [("gru", "lstm"), "gru+lstm", ["gru", ms.LSTM]], ids=str)
+def test_a_pair_makes_every_layer_a_double_layer(cell):
+    draws = [torch.Generator().manual_seed(3) for _ in range(2)]
+    pair, double = (
+        ms.RNN(cell, 2, 4, 2, generator=draws[0]),
+        ms.RNN(("gru", "lstm"), 2, 4, 2, double=True, generator=draws[1]),
+    )
+    for layer in pair.layers:
+        assert isinstance(layer, Double)
+        assert [type(half) for half in layer.cells] == [ms.GRU, ms.LSTM]
+    assert all(torch.equal(a, b) for a, b in zip(pair.parameters(), double.parameters(), strict=True))
+
+
 @pytest.mark.parametrize(
     "pair",
     [(partial(LeakyCell, leak=0.1), partial(LeakyCell, leak=0.9)), (CellOfModules, CellOfModules)],

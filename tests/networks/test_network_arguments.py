@@ -17,8 +17,10 @@ CHOICES = ", ".join(ms.CELLS)
 BAD_ARGUMENTS = [
     (("grru", 2, 4), {}, f"cell must be one of {CHOICES} or module:Class, got 'grru'"),
     ((("gru", "grru"), 2, 4), {"double": True}, f"cell must be one of {CHOICES} or module:Class, got 'grru'"),
-    ((("gru", "lstm"), 2, 4), {}, "a pair of cells needs double=True"),
-    ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells, got 3"),
+    ((("gru", "lstm"), 2, 5), {}, "hidden_size must be even.*got 5"),
+    (("gru+grru", 2, 4), {}, f"cell must be one of {CHOICES} or module:Class, got 'grru'"),
+    ((("gru", "lstm", "mgu"), 2, 4), {"double": True}, "one cell, or a pair of cells for double layers, got 3"),
+    (("gru+lstm+mgu", 2, 4), {}, "one cell, or a pair of cells for double layers, got 3"),
     (("gru", 2, 5), {"double": True}, "hidden_size must be even.*got 5"),
     (("gru", 2, 2.0), {"double": True}, "hidden_size must be a positive integer, got 2.0"),
     (("gru", 2, 4, 0), {}, "num_layers must be a positive integer, got 0"),

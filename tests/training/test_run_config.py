@@ -47,7 +47,8 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
         "warmup_sequences": "random",
     }
-    without = of_auxiliary | {"warmup_vaa_every": 2, "attractors_every": 2, "attractors_saddles": True}
+    without = of_auxiliary | {"warmup_vaa_every": 2, "memory_before": True}
+    without |= {"attractors_every": 2, "attractors_saddles": True}
     fast = replace(base, warmup_algorithm="fast")
     assert replace(fast, warmup_robust=0.2).name != fast.name
     for field in base.to_dict():
@@ -97,7 +98,10 @@ def test_sizes_that_are_not_given_are_the_papers_for_the_task(task, layers, unit
     ("change", "message"),
     [
         ({"version": "warm"}, "version must be one of classic, warmup, double, double-classic, auxiliary, got 'warm'"),
-        ({"warmup_algorithm": "other"}, "warmup_algorithm must be one of fast, reliable, paper, got 'other'"),
+        (
+            {"warmup_algorithm": "other"},
+            "warmup_algorithm must be one of fast, reliable, paper, chrono, .*, got 'other'",
+        ),
         ({"dtype": "float16"}, "dtype must be one of float32, float64, got 'float16'"),
         ({"batch_size": 1.5}, "batch_size must be a positive integer, got 1.5"),
         ({"learning_rate": -1.0}, "learning_rate must be a positive number, got -1.0"),

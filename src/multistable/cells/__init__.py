@@ -1,6 +1,6 @@
 """The equations of appendix A: one file a cell. A new cell is a file here and a line in ``CELLS``."""
 
-from multistable.cells.base import Cell, Hidden
+from multistable.cells.base import Cell, Hidden, KeepGate
 from multistable.cells.brc import BRC
 from multistable.cells.chrono import ChronoLSTM
 from multistable.cells.gru import GRU
@@ -15,4 +15,4 @@ CELLS: Registry[type[Cell]] = Registry(
     {"lstm": LSTM, "chrono": ChronoLSTM, "gru": GRU, "mgu": MGU, "brc": BRC, "nbrc": NBRC},
 )
 
-__all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM", "Hidden", "HiddenAndMemory"]
+__all__ = ["BRC", "CELLS", "GRU", "LSTM", "MGU", "NBRC", "Cell", "ChronoLSTM", "Hidden", "HiddenAndMemory", "KeepGate"]

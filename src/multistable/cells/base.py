@@ -22,6 +22,21 @@ class Hidden(NamedTuple):
     h: Tensor
 
 
+class KeepGate(NamedTuple):
+    """Which gate says how much of its past a unit keeps.
+
+    Attributes:
+        place: its number among the gates, in the order of the columns of ``input_weight`` and ``bias``.
+        sign: 1 where the unit keeps the gate's share of its past, -1 where it keeps all but that share.
+        input: the number of the gate that says how much of the candidate a unit takes; None where it takes the share of
+            its past that it does not keep.
+    """
+
+    place: int
+    sign: int = 1
+    input: int | None = None
+
+
 class Cell(nn.Module, ABC, Generic[S]):
     """A recurrent cell, x_t = f(x_{t-1}, u_t), that knows nothing of time loops.
 
@@ -46,6 +61,11 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     added_gates: ClassVar[int] = 0
     """How many gates, the first, have the cell's ``recurrent_bias`` added to their bias, where it is not None."""
+
+    keep_gate: ClassVar[KeepGate | None] = None
+    """The gate that says how much of its past a unit keeps, if there is one; some ways to prepare a network set it."""
+    recurrent_matrices: ClassVar[int] = 0
+    """How many matrices ``(hidden_size, hidden_size)`` stand side by side in ``recurrent_weight``."""
 
     input_weight: Tensor
     bias: Tensor

@@ -5,13 +5,14 @@ from typing import Any
 from torch import Tensor, sigmoid, tanh
 
 from multistable.cells import initial
-from multistable.cells.base import Cell, Hidden
+from multistable.cells.base import Cell, Hidden, KeepGate
 
 
 class BRC(Cell[Hidden]):
     """BRC; columns of the weights in the order c, a, h. Each unit sees its own past alone: no matrix is recurrent."""
 
     State = Hidden
+    keep_gate = KeepGate(0)
 
     def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)

@@ -18,6 +18,7 @@ class Elman(Cell[Hidden]):
     State = Hidden
     torch_gates = (0,)
     added_gates = 1
+    recurrent_matrices = 1
     recurrent_bias: Tensor | None
 
     def __init__(

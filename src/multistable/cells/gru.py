@@ -6,7 +6,7 @@ from torch import Tensor, sigmoid, tanh
 
 from multistable.arguments import truth_value
 from multistable.cells import initial
-from multistable.cells.base import Cell, Hidden
+from multistable.cells.base import Cell, Hidden, KeepGate
 
 
 class GRU(Cell[Hidden]):
@@ -20,6 +20,8 @@ class GRU(Cell[Hidden]):
     torch_kind, torch_gates = "GRU", (1, 0, 2)
     casts_to_state = True
     added_gates = 2
+    keep_gate = KeepGate(0)
+    recurrent_matrices = 3
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:

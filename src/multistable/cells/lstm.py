@@ -8,7 +8,7 @@ from torch.nn import Parameter
 
 from multistable.arguments import truth_value
 from multistable.cells import initial
-from multistable.cells.base import Cell
+from multistable.cells.base import Cell, KeepGate
 
 
 class HiddenAndMemory(NamedTuple):
@@ -28,6 +28,8 @@ class LSTM(Cell[HiddenAndMemory]):
     State = HiddenAndMemory
     torch_kind, torch_gates = "LSTM", (1, 0, 3, 2)
     added_gates = 4
+    keep_gate = KeepGate(0, input=1)
+    recurrent_matrices = 4
     recurrent_bias: Tensor | None
 
     def __init__(self, input_size: int, hidden_size: int, *, recurrent_bias: bool = False, **factory: Any) -> None:

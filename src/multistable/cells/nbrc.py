@@ -5,13 +5,15 @@ from typing import Any
 from torch import Tensor, sigmoid, tanh
 
 from multistable.cells import initial
-from multistable.cells.base import Cell, Hidden
+from multistable.cells.base import Cell, Hidden, KeepGate
 
 
 class NBRC(Cell[Hidden]):
     """NBRC; columns of the weights in the order c, a, h (the recurrent matrix: c, a)."""
 
     State = Hidden
+    keep_gate = KeepGate(0)
+    recurrent_matrices = 2
 
     def __init__(self, input_size: int, hidden_size: int, **factory: Any) -> None:
         super().__init__(input_size, hidden_size)

@@ -16,6 +16,8 @@ class ProjectedLSTM(LSTM):
     ``proj_size``.
     """
 
+    recurrent_matrices = 0  # what it reads of the step before is not as large as what it keeps
+
     def __init__(self, input_size: int, hidden_size: int, projected_size: int, **options: Any) -> None:
         super().__init__(input_size, hidden_size, **options)
         factory = {name: value for name, value in options.items() if name != "recurrent_bias"}

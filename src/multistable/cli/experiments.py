@@ -8,13 +8,12 @@ from pathlib import Path
 
 import typer
 
-from multistable.cells import CELLS
 from multistable.cli.conditions import conditions
 from multistable.experiments import beyond
 from multistable.experiments.catalogue import experiments
 from multistable.experiments.experiment import Experiment, Result, Source
 from multistable.experiments.scales import SCALES, Scale
-from multistable.training.settings import PRECISIONS
+from multistable.training.settings import PRECISIONS, checked_cell
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -35,7 +34,7 @@ def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = (), 
         raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    own = [CELLS.checked("--cell", cell) for cell in cells]
+    own = [checked_cell("--cell", cell) for cell in cells]
     return SCALES[name].computed_in(precision).only(conditions(where)).also(own)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from multistable.cli.wide import WideTable
 from multistable.experiments.scales import settings_in
 from multistable.training import Config
+from multistable.training.group import PREPARED
 
 Run = tuple[Config, dict[str, Any]]
 """A run and its summary."""
@@ -106,7 +107,7 @@ def _without_seed(config: Config) -> str:
 
 def _multistable(runs: Sequence[Run]) -> str:
     outcomes = [summary["results"]["warmup"] for _, summary in runs]
-    if None in outcomes:
+    if None in outcomes or PREPARED in outcomes:
         return ""
     return f"{outcomes.count('multistable')} of {len(outcomes)}"
 

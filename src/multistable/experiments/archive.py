@@ -8,6 +8,7 @@ from typing import Any
 
 from multistable.experiments.experiment import Result
 from multistable.files import write_atomically
+from multistable.networks.cell_specs import halves
 from multistable.training import Config
 from multistable.training.store import config_of
 from multistable.training.summary import (
@@ -91,9 +92,10 @@ def _by_step(course: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _settings(config: Config) -> dict[str, Any]:
     """The task, the cell, and the settings that differ from their defaults; reading fills in the rest."""
-    default = type(config)(config.task, config.cell).to_dict()
+    # Of one half of a pair: a pair is not for every version.
+    default = type(config)(config.task, str(halves(config.cell)[0])).to_dict()
     settings = {name: value for name, value in config.stored().items() if value != default.get(name)}
-    return {"task": default["task"], "cell": default["cell"]} | settings
+    return {"task": default["task"], "cell": config.cell} | settings
 
 
 def _read(entry: Any, where: str) -> Result:

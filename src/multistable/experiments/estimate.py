@@ -4,16 +4,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from multistable.cells import CELLS, Cell
 from multistable.dynamics.warmup.run_warmup import FINAL_BATCH_SIZE, FINAL_BATCHES, FINAL_STABILISATION
+from multistable.networks.cell_specs import halves
 from multistable.rl import AgentConfig
 from multistable.rl.drqn import EPISODES_AT_ONCE
 from multistable.tasks.generated import SEQUENCES, GeneratedTask
 from multistable.training import Config, RunConfig
+from multistable.training.settings import by_warmup
 from multistable.training.supervised import EVALUATED_AT_ONCE
 
 MNIST_SEQUENCES = 60_000
@@ -166,7 +169,7 @@ def _measure(configs: Sequence[Config], rate: Rate, states: int, stabilisation: 
 
 def _warmup(configs: Sequence[Config], rate: Rate) -> float:
     """The gradient steps of Algorithm 3, always in float32, and the measures during the warmup and after it."""
-    warmed = [run for run in configs if run.kind.warmed]
+    warmed = [run for run in configs if by_warmup(run)]
     if not warmed:
         return 0.0
     config = warmed[0]
@@ -186,9 +189,9 @@ def _weights(configs: Sequence[Config]) -> float:
     return len(configs) * _matrices(config) * config.hidden_size**2 / (2 if config.kind.double else 1)
 
 
-def _matrices(config: Config) -> int:
-    """How many H x H matrices the cell has."""
-    return _matrices_of(CELLS.find(config.cell), json.dumps(config.cell_options))
+def _matrices(config: Config) -> float:
+    """How many H x H matrices the cell has; of a pair the mean."""
+    return fmean(_matrices_of(CELLS.find(str(half)), json.dumps(config.cell_options)) for half in halves(config.cell))
 
 
 @lru_cache
@@ -215,7 +218,7 @@ def memory(configs: Sequence[Config]) -> float:
     sequences, data = _stored(configs)
     weights = 6 * len(configs) * layers * 4 * units * 2 * units  # with gradients, Adam's and the best
     training = KEPT * length * layers * units * config.batch_size * len(configs)
-    warmed = sum(run.kind.warmed for run in configs)
+    warmed = sum(map(by_warmup, configs))
     period = length + config.max_stabilisation
     warmup = KEPT * period * layers * units * config.warmup_batch_size * warmed
     evaluation = KEPT * min(EVALUATED_AT_ONCE, sequences * length * units * len(configs))

@@ -9,6 +9,7 @@ import numpy as np
 from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
 from multistable.experiments.experiment import Kind, Result, Spread, grouped, spread
 from multistable.experiments.styles import Style, cell_name, style_of
+from multistable.networks.cell_specs import JOINED
 from multistable.palette import INK
 from multistable.rl import TMaze
 from multistable.tasks import Task, settings_of
@@ -118,7 +119,8 @@ class Bars:
                     runs = [r for r in group if r.config.cell == cell and self.hue(r.config) == hue]
                     where = x + (index - (len(hues) - 1) / 2) * width
                     bar(place, where, 0.92 * width, runs, self.quantity, style)
-            place.set_xticks(range(len(cells)), list(map(cell_name, cells)), fontsize=11 if count == 1 else 8.5)
+            names = [cell_name(cell).replace(JOINED, f"{JOINED}\n") for cell in cells]
+            place.set_xticks(range(len(cells)), names, fontsize=11 if count == 1 else 8.5)
             place.set_xlim(-0.6, len(cells) - 0.4)
             name_axes(place, "cell", quantity_name(self.quantity, task), setting(task))
             if self.quantity.endswith("loss"):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from multistable.experiments.experiment import Kind
+from multistable.networks.cell_specs import JOINED, halves
 from multistable.palette import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, PURPLE, SKY, VERMILLION
 
 
@@ -53,7 +54,7 @@ def short_name(name: str) -> str:
 
 def cell_name(cell: str) -> str:
     """A cell as axes and tables name it: ``GRU`` for ``gru``, ``Mine`` for ``module:Mine``."""
-    return short_name(cell) if ":" in cell else cell.upper()
+    return JOINED.join(short_name(half) if ":" in half else half.upper() for half in map(str, halves(cell)))
 
 
 def kind_name(kind: Kind) -> str:

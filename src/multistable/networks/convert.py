@@ -17,6 +17,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from multistable.cells import GRU, LSTM, Cell, ChronoLSTM
 from multistable.cells.elman import Elman
 from multistable.cells.projected_lstm import ProjectedLSTM
+from multistable.networks.gates import Gates
 from multistable.networks.layers import Single, StackLayer
 from multistable.networks.rnn import RNN
 
@@ -47,6 +48,11 @@ class TorchRecurrence:
             derive(self.module, ())
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         return self.outline.bind(_from_torch(type(self.outline), *(self.parameter(name) for name in names)))
+
+    def gates(self) -> Gates:
+        """The module's own parameters, gate by gate."""
+        names = (f"weight_hh{self.suffix}", f"bias_ih{self.suffix}", f"bias_hh{self.suffix}")
+        return Gates(self.outline, self.module, names, self.outline.torch_gates)
 
     def parameter(self, name: str) -> Any:
         """The module's own, such as ``weight_ih``; None where there is no such bias."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import shown
 from multistable.cells.base import Cell
+from multistable.networks.gates import Gates
 from multistable.networks.pieces import at_end, reversed_in_time
 from multistable.scan import read, scan
 
@@ -142,6 +143,11 @@ class CellLayer(StackLayer):
     def step(self, u: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         after = tuple(cell.checked_step(cell.project(u), x) for cell, x in zip(self.cells, state, strict=True))
         return _joined([x[0] for x in after]), after
+
+    @property
+    def gates(self) -> tuple[Gates, ...]:
+        """The weights of each cell, gate by gate."""
+        return tuple(Gates(cell, cell, ("recurrent_weight", "bias", "recurrent_bias")) for cell in self.cells)
 
     @property
     def state_fields(self) -> tuple[str, ...]:

@@ -1,10 +1,7 @@
 """Stacked recurrent networks with the conventions of ``torch.nn.GRU``."""
 
-import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from inspect import Parameter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,16 +10,10 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from multistable.arguments import positive_integer, positive_integers, share, truth_value
-from multistable.cells import CELLS, Cell
+from multistable.networks.cell_specs import CellSpec, cell_maker, check_options, halves, made_cell, without_bias
 from multistable.networks.layers import Bidirectional, CellLayer, Double, LayerState, Single, StackLayer
 from multistable.networks.pieces import OfDirections, Pieces, pieces_of_batch, pieces_of_packed, rows_of
 from multistable.scan import uncompiled
-
-CellSpec = str | Callable[..., Cell[Any]]
-
-# The arguments with which every cell makes its weights. They are passed on only if they are given.
-_FACTORY = ("generator", "device", "dtype")
-_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class RNN(nn.Module):
@@ -30,7 +21,8 @@ class RNN(nn.Module):
 
     Args:
         cell: a name in ``ms.CELLS`` or ``"module:Class"``, a :class:`Cell` class, or any function
-            ``(input_size, hidden_size) -> Cell``. With ``double=True`` also a pair of these, the half to warm up first.
+            ``(input_size, hidden_size) -> Cell``. A pair of these, such as ``("gru", "lstm")`` or ``"gru+lstm"``, makes
+            every layer a double layer of both, the half to warm up first.
         input_size: features of the input.
         hidden_size: units of each layer; a double layer has half of them in each of its halves.
         num_layers: how many layers.
@@ -67,12 +59,14 @@ class RNN(nn.Module):
         super().__init__()
         num_layers = positive_integer("num_layers", num_layers)
         input_size, hidden_size = positive_integers(input_size=input_size, hidden_size=hidden_size)
+        cells = halves(cell)
         self.batch_first, double = truth_value("batch_first", batch_first), truth_value("double", double)
+        double = double or len(cells) == 2
         if double and hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {hidden_size!r}")
         self.bias, self.bidirectional = truth_value("bias", bias), truth_value("bidirectional", bidirectional)
         self.dropout = _checked_dropout(dropout, num_layers)
-        makers = _cell_makers(cell, double)
+        makers = [cell_maker(half) for half in (cells * 2 if double and len(cells) == 1 else cells)]
         for make in makers:
             check_options(make, options)
         factory = {"generator": generator, "device": device, "dtype": dtype}
@@ -80,9 +74,9 @@ class RNN(nn.Module):
         factory = {name: value for name, value in factory.items() if value is not None} | options
 
         def one_way(features: int) -> CellLayer:
-            cells = [_made(make, features, hidden_size // len(makers), factory) for make in makers]
+            cells = [made_cell(make, features, hidden_size // len(makers), factory) for make in makers]
             for made in cells if not self.bias else ():
-                _without_bias(made)
+                without_bias(made)
             return Double(*cells) if double else Single(*cells)
 
         def layer(features: int) -> StackLayer:
@@ -284,85 +278,6 @@ class RNN(nn.Module):
         if device == "cpu" and all(cell.casts_to_state for layer in self._stack for cell in layer.cells):
             dtype = torch.promote_types(dtype, x.dtype if state is None else _fields(state)[0].dtype)
         return output.to(dtype), _map(end, lambda field: field.to(dtype))
-
-
-def check_options(cell: CellSpec, options: Iterable[str]) -> None:
-    """Raise if one of the names is no argument of the cell beyond its sizes, as far as its signature tells."""
-    known = _options_of(_cell_maker(cell))
-    unknown = [] if known is None else [name for name in options if name not in known]
-    if unknown:
-        named = repr(cell) if isinstance(cell, str) else getattr(cell, "__name__", repr(cell))
-        raise TypeError(
-            f"the cell {named} takes no argument {unknown[0]!r}; beyond its sizes it takes: "
-            f"{', '.join(known or ()) or 'nothing'}"
-        )
-
-
-def _options_of(make: Callable[..., Any]) -> list[str] | None:
-    """The names of the arguments that a cell takes beyond its sizes; ``None`` where it may take any."""
-    bound = 0
-    while isinstance(make, partial):
-        bound += len(make.args)
-        make = make.func
-    if not isinstance(make, type):
-        return _named([make], first=2 + bound)
-    # The ``__init__`` of a cell hands on what it does not name, to the class above it and to the initial weights.
-    return _named([vars(kind)["__init__"] for kind in make.__mro__ if "__init__" in vars(kind)], first=3 + bound)
-
-
-def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | None:
-    """The arguments of functions after the ``first`` ones; each function hands on to the next what it does not name."""
-    names: list[str] = []
-    for function in functions:
-        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
-        positional = [p.name for p in parameters if p.kind in _POSITIONAL]
-        names += positional[first:] + [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
-        if not any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
-            return [name for name in dict.fromkeys(names) if name not in _FACTORY]
-    return None
-
-
-def _cell_makers(cell: CellSpec | Sequence[CellSpec], double: bool) -> list[Callable[..., Cell[Any]]]:
-    """What makes the cells of a layer: one maker, or two for a double layer."""
-    specs: list[Any] = list(cell) if isinstance(cell, tuple | list) else [cell]
-    if not 1 <= len(specs) <= 1 + double:
-        wanted = "one cell, or a pair of cells" if double else "one cell (a pair of cells needs double=True)"
-        raise ValueError(f"cell must be {wanted}, got {len(specs)}: {cell!r}")
-    makers = [_cell_maker(spec) for spec in specs]
-    return makers * 2 if double and len(makers) == 1 else makers
-
-
-def _cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
-    other_class = isinstance(spec, type) and not issubclass(spec, Cell)
-    if callable(spec) and not (other_class or inspect.isabstract(spec) or isinstance(spec, nn.Module)):
-        return spec
-    if not isinstance(spec, str):
-        raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")
-    return CELLS.find(spec)
-
-
-def _made(make: Callable[..., Any], input_size: int, hidden_size: int, factory: dict[str, Any]) -> Cell[Any]:
-    """A cell of these sizes, or an error if the user's function makes something else."""
-    cell = make(input_size, hidden_size, **factory)
-    if not isinstance(cell, Cell):
-        raise TypeError(f"cell must make a Cell, got one that makes a {type(cell).__name__}")
-    if (cell.input_size, cell.hidden_size) != (input_size, hidden_size):
-        raise ValueError(
-            f"cell must make a Cell of the sizes it is given, input_size = {input_size} and hidden_size = "
-            f"{hidden_size}, got one of input_size = {cell.input_size} and hidden_size = {cell.hidden_size}"
-        )
-    return cell
-
-
-def _without_bias(cell: Cell[Any]) -> None:
-    """Set the biases of a cell to zero, and freeze them."""
-    biases = [p for name, p in cell.named_parameters() if name in ("bias", "recurrent_bias")]
-    if not biases:
-        raise ValueError(f"bias=False is for cells with a parameter 'bias', {type(cell).__name__} has none")
-    for bias in biases:
-        with torch.no_grad():
-            bias.zero_()
-        bias.requires_grad_(False)
 
 
 def _checked_dropout(dropout: Any, num_layers: int) -> float:

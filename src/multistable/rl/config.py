@@ -12,7 +12,7 @@ from multistable.rl.drqn import Settings
 from multistable.rl.tmaze import TMaze
 from multistable.setting import TASK, TRAINING, about, again, check_settings, documented, setting
 from multistable.training.config import VERSIONS
-from multistable.training.settings import Config, Version
+from multistable.training.settings import Config, Version, by_warmup
 
 
 @documented
@@ -86,7 +86,7 @@ class AgentConfig(Config):
             raise ValueError(
                 f"vaa_every must be a multiple of evaluate_every = {self.evaluate_every}, got {self.vaa_every}"
             )
-        sizes = (["vaa_batch_size"] if self.vaa_every else []) + (["warmup_batch_size"] if self.kind.warmed else [])
+        sizes = (["vaa_batch_size"] if self.vaa_every else []) + (["warmup_batch_size"] if by_warmup(self) else [])
         for name in sizes:
             if getattr(self, name) > self.capacity:
                 raise ValueError(f"{name} must not exceed the capacity, {self.capacity}, got {getattr(self, name)}")

@@ -1,7 +1,7 @@
 """Deep recurrent Q-learning (Algorithm 4, appendix C), of several agents at once."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from multistable import arguments
 from multistable.arguments import count, positive_integer, share, truth_value
+from multistable.dynamics.prepare import Preparation, prepare
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.dynamics.warmup.keep import WEIGHT
 from multistable.networks import RNN, Ensemble
@@ -210,13 +211,20 @@ class DRQN:
         size, capacity = positive_integer("batch_size", options["batch_size"]), self.settings.capacity
         if size > capacity:
             raise ValueError(f"capacity must be at least the batch_size of the warmup, {size}, got {capacity}")
+        self.warmups[index] = history = self._changed(index, warmup, options)
+        return history
+
+    def prepare_agent(self, index: int, **options: Any) -> Preparation:
+        """Prepare the network of one agent on the histories of its buffer; options are those of ``ms.prepare``."""
+        return self._changed(index, prepare, options)
+
+    def _changed(self, index: int, change: Callable[..., Any], options: dict[str, Any]) -> Any:
         (member,) = self.network.rnn.select([index]).unstack()
         draws = generator(self.seeds[index], "warmup")
-        history = warmup(member, self.histories(index), generator=draws, **options)
+        result = change(member, self.histories(index), generator=draws, **options)
         for network in (self.network, self.acting):
             network.replace(index, member)
-        self.warmups[index] = history
-        return history
+        return result
 
     def histories(self, index: int) -> list[Tensor]:
         """The histories in the buffer of one agent, each ``(time, features)``."""

@@ -51,6 +51,8 @@ class AgentGroup(Group[AgentConfig]):
         """Warm up one agent at a time, since the histories of each agent have their own lengths."""
         (index,) = members
         config = self.configs[index]
+        if config.preparation is not None:
+            return [self.prepared(self.agents.prepare_agent(index, method=config.preparation), 1)]
 
         def told(step: WarmupStep) -> None:
             number, *values = step

@@ -18,7 +18,7 @@ from multistable.setting import (
     unchanged,
 )
 from multistable.tasks import TASKS, Task
-from multistable.training.settings import Config, Version, warmed
+from multistable.training.settings import Config, Version, by_warmup, warmed
 
 VERSIONS = {
     "classic": Version(double=False, warmed=False, about="one cell a layer, as it is initialised"),
@@ -118,6 +118,13 @@ class RunConfig(Config):
         count,
         matters=never,
     )
+    memory_before: bool = setting(
+        False,
+        "Record before training how long a small difference between states lasts, and the share of states that can be "
+        "told after noise. It changes neither the results of training nor the name of a run.",
+        truth_value,
+        matters=never,
+    )
 
     attractors_every: int = setting(
         0,
@@ -163,7 +170,7 @@ class RunConfig(Config):
         sizes = ["batch_size"]
         measured = self.vaa_every or self.attractors_every or (self.kind.warmed and self.warmup_vaa_every)
         sizes += ["vaa_batch_size"] if measured else []
-        sizes += ["warmup_batch_size"] if self.kind.warmed else []
+        sizes += ["warmup_batch_size"] if by_warmup(self) else []
         for name in sizes:
             if getattr(self, name) > training:
                 raise ValueError(f"{name} must not exceed the {training} training sequences, got {getattr(self, name)}")

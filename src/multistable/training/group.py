@@ -8,11 +8,15 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from multistable.dynamics.prepare import Preparation
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupStep, WarmupWarning
 from multistable.training.settings import Config
 from multistable.training.store import Checkpoint
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+PREPARED = "prepared"
+"""The outcome of a preparation that is no warmup: nothing judges it."""
 
 OnWarmupStep = Callable[[Sequence[Any], WarmupStep], None]
 """Called with the configurations of the runs that are warmed up, and the step."""
@@ -113,6 +117,16 @@ class Group(ABC, Generic[AnyConfig]):
     @abstractmethod
     def _warm_up(self, members: list[int], on_step: OnWarmupStep) -> list[dict[str, Any]]:
         """Warm up some of the runs, or raise :class:`WarmupDivergedError` and leave all weights as they were."""
+
+    @staticmethod
+    def prepared(done: Preparation, together: int) -> dict[str, Any]:
+        """What a run has of a preparation that is no warmup, in place of its course."""
+        return {
+            "outcome": PREPARED,
+            "reason": f"by {done.method}",
+            "seconds": round(done.seconds, 3),
+            "together": together,
+        }
 
     @property
     def warmup_options(self) -> dict[str, Any]:

@@ -15,10 +15,12 @@ import torch
 
 from multistable.arguments import count, positive_integer, truth_value
 from multistable.cells import CELLS
+from multistable.dynamics.prepare.methods import OTHERS, check_fits
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.warmup.goal import Goal
 from multistable.dynamics.warmup.run_warmup import DEFAULT_STEPS, FINAL_BATCH_SIZE
-from multistable.networks.rnn import RNN, check_options
+from multistable.networks.cell_specs import JOINED, check_options, halves
+from multistable.networks.rnn import RNN
 from multistable.registry import Registry
 from multistable.setting import (
     MEASURE,
@@ -53,8 +55,18 @@ class Version:
 
 
 def warmed(run: "Config") -> bool:
-    """Whether a run has a warmup: some settings matter to such runs alone."""
+    """Whether the network of a run is prepared: some settings matter to such runs alone."""
     return run.kind.warmed
+
+
+def by_warmup(run: "Config") -> bool:
+    """Whether it is prepared by a warmup."""
+    return run.kind.warmed and run.warmup_algorithm in DEFAULT_STEPS
+
+
+def checked_cell(name: str, value: Any) -> str:
+    """The name of a cell, or the names of a pair."""
+    return JOINED.join(CELLS.checked(name, half) for half in halves(value))
 
 
 @documented
@@ -76,7 +88,14 @@ class Config(ABC):
     """Values that a run's hash leaves out like defaults, of settings whose default depends on the task."""
 
     task: Any = field(metadata=about("What is to be learned, a frozen dataclass with a ``length``."))
-    cell: str = field(metadata=about("A name in ``ms.CELLS``, or ``module:Class``.", CELLS.checked, NETWORK))
+    cell: str = field(
+        metadata=about(
+            "A name in ``ms.CELLS``, or ``module:Class``; for double layers also two, the half to warm up first: "
+            "``gru+lstm``.",
+            checked_cell,
+            NETWORK,
+        )
+    )
     version: str = setting("classic", "How the network is built and prepared.", panel=NETWORK)
     hidden_size: int = setting(
         None,
@@ -117,9 +136,11 @@ class Config(ABC):
     eps: float = setting(1e-4, "Tolerance of the measure and the warmup.", positive_number)
     warmup_algorithm: str = setting(
         "paper",
-        "paper (Algorithm 3), fast (until the network is multistable; as ms.warmup does) or reliable (slower).",
-        one_of(DEFAULT_STEPS),
+        "How a network is prepared: paper (Algorithm 3), fast (until the network is multistable; as ms.warmup does) or "
+        f"reliable (slower); or without a warmup, by a method of ms.prepare: {', '.join(OTHERS)}.",
+        one_of([*DEFAULT_STEPS, *OTHERS]),
         MEASURE,
+        names=("--warmup-algorithm", "--prepare"),
         matters=warmed,
     )
     target: float = setting(
@@ -128,7 +149,12 @@ class Config(ABC):
         unchanged(lambda name, value: Goal.of(value, "paper")),
         MEASURE,
         names=("--k", "--target"),
-        matters=warmed,
+        matters=by_warmup,
+    )
+    warmup_steps: int = setting(100, "Gradient steps of the warmup (S).", positive_integer, matters=by_warmup)
+    warmup_batch_size: int = setting(200, "Sequences of a step of the warmup (n).", positive_integer, matters=by_warmup)
+    warmup_learning_rate: float = setting(
+        1e-2, "Learning rate of the warmup (alpha).", positive_number, matters=by_warmup
     )
     warmup_robust: float | None = setting(
         None,
@@ -136,16 +162,13 @@ class Config(ABC):
         optional(positive_number),
         MEASURE,
         unless_given="not asked for",
-        matters=warmed,
+        matters=by_warmup,
     )
-    warmup_steps: int = setting(100, "Gradient steps of the warmup (S).", positive_integer, matters=warmed)
-    warmup_batch_size: int = setting(200, "Sequences of a step of the warmup (n).", positive_integer, matters=warmed)
-    warmup_learning_rate: float = setting(1e-2, "Learning rate of the warmup (alpha).", positive_number, matters=warmed)
     max_stabilisation: int = setting(
-        200, "Longest stabilisation period of the warmup (M*).", positive_integer, matters=warmed
+        200, "Longest stabilisation period of the warmup (M*).", positive_integer, matters=by_warmup
     )
     increment: int = setting(
-        10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=warmed
+        10, "What a step of the warmup may add to the stabilisation period (c).", positive_integer, matters=by_warmup
     )
     keep: bool = setting(
         False,
@@ -165,13 +188,18 @@ class Config(ABC):
                 object.__setattr__(self, name, size)
         one_of(self.versions())("version", self.version)
         check_settings(self)
-        if self.kind.warmed:
+        if by_warmup(self):
             if self.warmup_robust is not None and self.warmup_algorithm != "fast":
                 raise ValueError(f"warmup_algorithm must be fast with warmup_robust, got {self.warmup_algorithm!r}")
             Goal.of(self.target, self.warmup_algorithm, robust=self.warmup_robust or False).check(FINAL_BATCH_SIZE)
         if self.kind.double and self.hidden_size % 2:
             raise ValueError(f"hidden_size must be even, double layers have two halves, got {self.hidden_size}")
+        if len(halves(self.cell)) == 2 and not self.kind.double:
+            double = ", ".join(name for name, version in self.versions().items() if version.double)
+            raise ValueError(f"version must be one of {double} where cell is a pair, got {self.version!r}")
         self._check_cell_options()
+        if self.preparation is not None:
+            check_fits(self.preparation, self._like())
 
     def _check_cell_options(self) -> None:
         """Raise unless the cell can be made with its options."""
@@ -182,11 +210,21 @@ class Config(ABC):
             return
         check_options(self.cell, options)
         try:
-            RNN(self.cell, self.input_size, self.hidden_size, generator=torch.Generator(), **options)
+            self._like()
         except TypeError as error:
             raise ValueError(
                 f"cell_options must be as the cell {self.cell!r} takes them, got {options}: {error}"
             ) from error
+
+    def _like(self) -> RNN:
+        """A network of one layer such as the run has."""
+        sizes, draw = (self.input_size, self.hidden_size), torch.Generator()
+        return RNN(self.cell, *sizes, double=self.kind.double, generator=draw, **self.cell_options)
+
+    @property
+    def preparation(self) -> str | None:
+        """The method of ``ms.prepare`` that prepares the network; None where a warmup does, or nothing."""
+        return self.warmup_algorithm if warmed(self) and not by_warmup(self) else None
 
     @classmethod
     @abstractmethod
@@ -238,8 +276,11 @@ class Config(ABC):
 
     @property
     def most_warmup_steps(self) -> int:
-        """S for Algorithm 3; the reliable warmup may take more steps, in the ratio of the two defaults."""
-        return self.warmup_steps * DEFAULT_STEPS[self.warmup_algorithm] // DEFAULT_STEPS["paper"]
+        """S for Algorithm 3; the reliable warmup may take more steps, in the ratio of the two defaults.
+
+        A preparation that is no warmup takes none.
+        """
+        return self.warmup_steps * DEFAULT_STEPS.get(self.warmup_algorithm, 0) // DEFAULT_STEPS["paper"]
 
     def computing(self) -> AbstractContextManager[Any]:
         """The context of training, in which products have the ``precision`` asked for.
@@ -263,13 +304,16 @@ class Config(ABC):
             raise ValueError(
                 f"{cls.__name__} has no setting {min(unknown)!r}: another version of multistable may have written it"
             )
-        CELLS.learn(settings["cell"], imports.get("cell"))
+        names, places = (halves(cell) for cell in (settings["cell"], imports.get("cell", settings["cell"])))
+        for name, place in zip(names, places, strict=True):
+            CELLS.learn(str(name), None if name == place else str(place))
         cls.tasks.learn(task["name"], imports.get("task"))
         return cls(**settings | {"task": cls.make_task(task.pop("name"), task, data)})
 
     def stored(self) -> dict[str, Any]:
         """:meth:`to_dict`, and the places from which another process can import classes that are registered here."""
-        imports = {"cell": CELLS.imported_as(self.cell), "task": self.tasks.imported_as(self.task_name)}
+        cell = JOINED.join(CELLS.imported_as(str(half)) or str(half) for half in halves(self.cell))
+        imports = {"cell": None if cell == self.cell else cell, "task": self.tasks.imported_as(self.task_name)}
         imports = {name: place for name, place in imports.items() if place is not None}
         return self.to_dict() | ({"imports": imports} if imports else {})
 

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure import Attractors, DivergedError, attractors, measure
+from multistable.dynamics.measure import Attractors, DivergedError, attractors, lyapunov, measure
 from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
+from multistable.dynamics.measure.memory import shares_recalled
+from multistable.dynamics.prepare import prepare
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
 from multistable.scan.graphs import Graphed
@@ -27,6 +29,9 @@ from multistable.training.store import Checkpoint
 
 # An evaluation computes the states of this many units at once, about 1 GB of them.
 EVALUATED_AT_ONCE = 2**28
+
+LONGEST_LIFETIME = 1e7
+"""The number of steps that stands for longer lifetimes, and for differences that do not shrink at all."""
 
 Scores = tuple[list[float], list[float] | None]
 """Loss and, where the task has one, accuracy of each run."""
@@ -147,6 +152,8 @@ class SupervisedGroup(Group[RunConfig]):
         if shared.attractors_every and (epoch % shared.attractors_every == 0 or ends):
             columns["attractors"] = self.follow()
         columns["kept"] = self.keeping.looks_on()
+        if shared.memory_before and epoch == 0:
+            columns |= self.memory()
         columns["passed_over"] = self._adam.passed_over()
         return columns
 
@@ -254,6 +261,11 @@ class SupervisedGroup(Group[RunConfig]):
         sequences = self.sequences.of_members(members)
         if shared.warmup_sequences == "random":
             sequences = TrainingSequences.random(configs, len(sequences), self.device)
+        draws = [generator(config.seed, "warmup") for config in configs]
+        if shared.preparation is not None:
+            done = prepare(ensemble, sequences, method=shared.preparation, generator=draws)
+            self._replace(members, ensemble)
+            return [self.prepared(done, len(members)) for _ in members]
         course = Course(partial(self.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps)
 
         def watched(step: WarmupStep) -> None:
@@ -265,12 +277,16 @@ class SupervisedGroup(Group[RunConfig]):
             sequences,
             **self.warmup_options,
             target=[config.target for config in configs],
-            generator=[generator(config.seed, "warmup") for config in configs],
+            generator=draws,
             on_step=watched,
         )
+        self._replace(members, ensemble)
+        return course.ended(history)
+
+    def _replace(self, members: list[int], ensemble: Ensemble) -> None:
+        """Give some of the runs the weights of an ensemble of them, if it is not that of all runs."""
         if ensemble is not self.ensemble:
             self.ensemble.replace(members, ensemble)
-        return course.ended(history)
 
     @property
     def _all(self) -> list[int]:
@@ -311,6 +327,19 @@ class SupervisedGroup(Group[RunConfig]):
         each = zip(self.following, _where_finite(found, self._all, self.ensemble), strict=True)
         options: dict[str, Any] = {"eps": self.shared.eps, "saddles": self.shared.attractors_saddles}
         return [following.add(self._done, there, **options) for following, there in each]
+
+    def memory(self) -> Columns:
+        """The lifetime of a small difference in steps, and the share of states that can be told after noise."""
+
+        def found(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
+            sequences, draws = self.sequences.of_members(members), ("vaa", self._done)
+            recalled = shares_recalled(ensemble, sequences, **self._measured(members, *draws))
+            options = {name: value for name, value in self._measured(members, *draws).items() if name != "eps"}
+            lasting = lyapunov(ensemble, sequences, **options).lifetime
+            return [(min(steps, LONGEST_LIFETIME), share) for steps, share in zip(lasting, recalled, strict=True)]
+
+        values = [(None, None) if pair is None else pair for pair in _where_finite(found, self._all, self.ensemble)]
+        return dict(zip(("lifetime", "recalled"), zip(*values, strict=True), strict=True))
 
     def _measured(self, members: list[int], *purpose: str | int) -> dict[str, Any]:
         """The options of a measure of some of the runs: all with one purpose see the same states."""

@@ -49,7 +49,13 @@ Agents that have to remember where the treasure is: two minutes on a CPU.
 
   [cyan]multistable train tmaze --L 10 --cell gru --layers 1 --hidden 64 --episodes 200[/cyan]"""
 
-CELL = several(RunConfig, "cell", ["gru"], f"{', '.join(CELLS.names())}, {REFERENCE} for one of your own, or all.")
+CELL = several(
+    RunConfig,
+    "cell",
+    ["gru"],
+    f"{', '.join(CELLS.names())}, {REFERENCE} for one of your own, or all; for double "
+    "layers also two, such as gru+lstm.",
+)
 VERSION = several(
     RunConfig,
     "version",

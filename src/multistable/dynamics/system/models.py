@@ -114,7 +114,7 @@ def each_part(
     reads, kept = run.over(batches_of(sequences, rnn), modules)
     parts = _called(parts, reads, rnn, named=part is not None)
     results: dict[str, Result] = {}
-    with _all_or_none([each.network for each in parts] if changes else []):
+    with all_or_none([each.network for each in parts] if changes else []):
         for index, each in enumerate(parts):
             if changes and index:
                 reads, _ = run.over(iter(kept), modules)
@@ -205,7 +205,7 @@ def _each_direction(
         return act(rnn, sequences, Turn())
     data = sequence_set(sequences, batch_first=bool(getattr(rnn, "batch_first", False)))
     results = {}
-    with _all_or_none([rnn] if changes else []):
+    with all_or_none([rnn] if changes else []):
         for index, (name, network) in enumerate(networks.items()):
             with _named(name, rnn):
                 results[name] = act(network, _read_by(rnn, name, data), Turn.of(index, list(networks)))
@@ -326,7 +326,7 @@ def _called(parts: list[Part], reads: dict[str, Reads], model: nn.Module, named:
 
 
 @contextmanager
-def _all_or_none(networks: Sequence[nn.Module]) -> Iterator[None]:
+def all_or_none(networks: Sequence[nn.Module]) -> Iterator[None]:
     """Put back all parameters of the networks if an exception passes."""
     before = [(p, p.detach().clone()) for network in networks for p in network.parameters()]
     try:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from multistable.cells.base import Cell
 from multistable.networks.convert import TorchRecurrence
+from multistable.networks.gates import Gates
 from multistable.networks.layers import CellLayer, Layer, LayerState, Single
 
 
@@ -30,6 +31,11 @@ class TorchLayer(CellLayer):
     def cells(self) -> tuple[Cell[Any], ...]:
         """The layer's cell, with weights that are derived anew from the module's present parameters."""
         return (self._recurrence.cell(),)
+
+    @property
+    def gates(self) -> tuple[Gates, ...]:
+        """The user's own parameters, gate by gate."""
+        return (self._recurrence.gates(),)
 
     def with_present_weights(self) -> Layer:
         """The layer with weights that are derived once."""

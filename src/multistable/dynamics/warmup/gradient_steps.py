@@ -21,7 +21,7 @@ from multistable.dynamics.warmup.progress import Line
 
 
 class WarmupDivergedError(DivergedError):
-    """A loss, gradient or state of a warmup is not finite; the network is as it was before."""
+    """A loss, gradient or state of a warmup, or of a flossing, is not finite; the network is as it was before."""
 
 
 @dataclass(frozen=True)
