@@ -41,15 +41,19 @@ def test_every_setting_changes_the_name():
         "dtype": "float32",
         "reward_input": True,
         "max_norm": 1.0,
+        "averaged_episodes": 3,
+        "keep": True,
         "vaa_every": 8,
         "evaluate_every": 4,
     }
     for field in base.to_dict():
-        if field not in others:
+        if field not in others and field != "warmup_robust":
             value = getattr(base, field)
             others[field] = value / 2 if isinstance(value, float) else value + 2
     names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
-    assert len(names) == 1 + len(base.to_dict())
+    assert len(names) == len(base.to_dict())  # and the one of none changed, less warmup_robust
+    fast = replace(base, warmup_algorithm="fast")
+    assert replace(fast, warmup_robust=0.2).name != fast.name
 
 
 def test_names_stay_what_they_are():

@@ -46,6 +46,7 @@ def test_every_setting_changes_the_name():
         "data_seed": 5,
         "selection": 0.1,
         "warmup_sequences": "random",
+        "keep": True,
     }
     without = of_auxiliary | {"warmup_vaa_every": 2, "memory_before": True}
     without |= {"attractors_every": 2, "attractors_saddles": True}
