@@ -30,7 +30,7 @@ def test_each_task_is_run_with_both_cells_in_three_versions_as_often(scale):
     seeds = {"smoke": 2}.get(scale.name, 5)
     assert len(configs) == len(tasks) * 2 * 3 * seeds
     assert len({(c.task, c.cell, c.version, c.seed) for c in configs}) == len(configs)
-    assert len(tasks) == {"paper": 18, "small": 16, "smoke": 16}[scale.name]
+    assert len(tasks) == {"paper": 21, "small": 19, "smoke": 16}[scale.name]
 
 
 def test_sizes_at_the_scales():

@@ -67,12 +67,15 @@ TASKS: tuple[Task, ...] = (
     AssociativeRecall(50),
     SparseParity(50),
     SmallPermutedMNIST(7),
+    TemporalOrder(200),
+    Denoising(200, 100),
+    SelectiveCopying(200),
     Adding(400),
     Adding(1000),
 )
 """In the order in which they are run."""
 
-LONGEST = 100
+LONGEST = 200
 """Time steps of the longest task that is trained on a CPU."""
 
 
