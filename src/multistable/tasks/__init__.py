@@ -8,6 +8,7 @@ from multistable.tasks.counting import Counting
 from multistable.tasks.delayed_match import DelayedMatch
 from multistable.tasks.denoising import Denoising
 from multistable.tasks.flip_flop import FlipFlop
+from multistable.tasks.generated import Classes, Numbers
 from multistable.tasks.line_sequential_mnist import PermutedLineSequentialMNIST
 from multistable.tasks.mnist import MNISTError
 from multistable.tasks.noisy_sine import NoisySine
@@ -24,6 +25,7 @@ __all__ = [
     "TASKS",
     "Adding",
     "AssociativeRecall",
+    "Classes",
     "CopyFirstInput",
     "Counting",
     "Data",
@@ -33,6 +35,7 @@ __all__ = [
     "FlipFlop",
     "MNISTError",
     "NoisySine",
+    "Numbers",
     "Parity",
     "PermutedLineSequentialMNIST",
     "PermutedSequentialMNIST",
