@@ -190,6 +190,14 @@ def test_guessing_has_the_loss_that_the_task_says(name):
         assert float(task.loss(same, targets)) == pytest.approx(task.guessing, rel=1e-5)
 
 
+def test_what_is_to_be_remembered_comes_at_every_time_that_is_told():
+    marks = Adding(9).training(2000, generator=seeded()).inputs[..., 1].sum(1)
+    assert [float(count) for count in marks] == pytest.approx([500.0] * 4 + [400.0] * 5, abs=5 * 20)
+    told = TemporalOrder(30).training(2000, generator=seeded()).inputs[..., 4:].sum((1, 2))
+    assert told.nonzero().flatten().tolist() == [3, 4, 5, 12, 13, 14]
+    assert told.max() < 2000 / 3 + 5 * math.sqrt(2000 * 2 / 9)
+
+
 @given(seed=seeds)
 def test_classes_are_scored_at_every_answer(seed):
     """Against the definition, in numbers of Python."""
