@@ -40,9 +40,6 @@ class Task(ABC):
     loss_name = "loss"
     """What pictures call the loss."""
 
-    guessing: float | None = None
-    """The loss of the best answer that does not read the sequence, where it is known."""
-
     paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
     """The paper's network for the task."""
 
@@ -63,6 +60,11 @@ class Task(ABC):
     def answers(self) -> int:
         """How many of the last time steps the loss reads: all of them, unless a task says otherwise."""
         return self.length
+
+    @property
+    def guessing(self) -> float | None:
+        """The loss of the best answer that does not read the sequence; ``None`` where it is not known."""
+        return None
 
     def training(
         self,
