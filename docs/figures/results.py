@@ -9,7 +9,7 @@ printed as Markdown.
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from multistable.experiments.archive import read_results, write_results
 from multistable.experiments.catalogue import experiments
 from multistable.experiments.claims import CLAIMS, Answer
 from multistable.experiments.claims.auxiliary import LOW
-from multistable.experiments.experiment import Picture, Result, finished, grouped
+from multistable.experiments.experiment import Picture, Result, Spread, finished, grouped, spread_of
 from multistable.experiments.figures import png
-from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, grid
+from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, THREE_VERSIONS, grid
 from multistable.experiments.paper.tmaze import KINDS
-from multistable.experiments.pictures import Bars, Curves, Rows
+from multistable.experiments.pictures import Bars, Curves, Rows, by_version
 from multistable.experiments.report import wall_time
 from multistable.experiments.scales import PAPER, SMALL
+from multistable.experiments.score_pictures import score
 from multistable.rl import AgentConfig, Maze
 from multistable.tasks import CopyFirstInput, Task
 from multistable.training import Config, RunConfig
@@ -35,6 +36,8 @@ from multistable.training import Config, RunConfig
 RESULTS = Path(__file__).parents[1] / "results"
 CURVES = ("validation_loss", "vaa")
 TF32 = PAPER.computed_in("tf32")
+LEARNED = {"learn (score below 0.6)": 0.6, "in between": 0.95, "guess (score above 0.95)": np.inf}
+"""How far classic networks come, by their mean score."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Page:
         claims: the claims that they bear on.
         tables: further tables to print.
         shared: other pages whose files have some of these runs.
+        courses: whether VAA* at each step of the warmups is stored; nothing else needs as much room.
     """
 
     runs: list[Config]
@@ -54,6 +58,7 @@ class Page:
     claims: tuple[str, ...] = ()
     tables: tuple[Callable[[Sequence[Result]], Rows], ...] = ()
     shared: tuple[str, ...] = ()
+    courses: bool = True
 
 
 def classic(config: RunConfig) -> str | None:
@@ -219,6 +224,35 @@ def readings_of_lstms() -> Page:
     return Page([run for some in (*single, *double, *longer) for run in some], (), tables=(by_reading,))
 
 
+def by_classic(results: Sequence[Result]) -> Rows:
+    """How often another version does better or worse than the classic one, by how far that comes.
+
+    Means differ where they are more than two standard errors apart, and by a hundredth of the loss of guessing.
+    """
+    groups: dict[str, list[dict[str, Spread]]] = {}
+    for runs in grouped(results, lambda config: (config.task, config.cell)).values():
+        scores = {version: spread_of(map(score, some)) for version, some in grouped(runs, by_version).items()}
+        if set(scores) == set(THREE_VERSIONS) and None not in scores.values():
+            name = next(name for name, most in LEARNED.items() if scores["classic"].mean <= most)
+            groups.setdefault(name, []).append(scores)
+    rows = []
+    for name in filter(groups.get, LEARNED):
+        means = [f"{np.mean([scores[version].mean for scores in groups[name]]):.2f}" for version in THREE_VERSIONS]
+        told = [
+            _compared([(each["classic"], each[version]) for each in groups[name]]) for version in THREE_VERSIONS[1:]
+        ]
+        rows.append([name, str(len(groups[name])), " / ".join(means), *told])
+    header = ["classic networks", "tasks and cells", "mean score: classic / warmed up / double"]
+    return [*header, "warmed up: better / not told apart / worse", "double: better / not told apart / worse"], rows
+
+
+def _compared(pairs: Sequence[tuple[Spread, Spread]]) -> str:
+    """How many of the second are better than the first, cannot be told apart from it, and are worse."""
+    apart = [(first.mean - second.mean) / max(2 * np.hypot(first.error, second.error), 0.01) for first, second in pairs]
+    better, worse = sum(gain > 1 for gain in apart), sum(gain < -1 for gain in apart)
+    return f"{better} / {len(apart) - better - worse} / {worse}"
+
+
 def impact_of_k() -> Page:
     """The target k of the warmup, trained in TF32; k = 0.95 is that of copy first input in general."""
     made = experiments()["impact-k"]
@@ -257,6 +291,7 @@ PAGES = {
     "attractors_small": small("attractors-copy", "attractors-denoising"),
     "prepare_small": small("prepare-copy", "prepare-relu", "prepare-denoising"),
     "mixed_small": small("mixed-copy", "mixed-denoising"),
+    "when": replace(small("when"), courses=False, tables=(by_classic,)),
     # The others have one curve or bar for all tasks.
     "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),
 }
@@ -279,8 +314,16 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
     return table(["claim", "verdict by these runs alone", "comparisons"], rows)
 
 
-def store(runs: list[Config], out: Path, stored: Path) -> None:
+def without_course(result: Result) -> Result:
+    """A result without VAA* at each step of its warmup."""
+    kept = {name: value for name, value in (result.warmup or {}).items() if name != "vaa_star"}
+    return replace(result, warmup=kept or None)
+
+
+def store(runs: list[Config], out: Path, stored: Path, *, courses: bool = True) -> None:
     """Add the results of the finished runs to those that are stored, in the order of the runs.
+
+    The courses of their warmups are stored if ``courses`` says so.
 
     Writes nothing and ends the script where no run is finished, or where a stored run is not among ``runs``.
     """
@@ -292,7 +335,8 @@ def store(runs: list[Config], out: Path, stored: Path) -> None:
         some = f"{len(others)} runs that are not of this page, such as {min(others)}"
         raise SystemExit(f"{stored} has results of {some}; nothing was written")
     results = {result.config.name: result for result in [*known, *found]}
-    write_results((results[config.name] for config in runs if config.name in results), stored)
+    ordered = [results[config.name] for config in runs if config.name in results]
+    write_results(ordered if courses else map(without_course, ordered), stored)
 
 
 def of_page(page: Page, stored: Path) -> list[Result]:
@@ -310,7 +354,7 @@ def main() -> None:
     arguments = parser.parse_args()
     page, stored = PAGES[arguments.page], RESULTS / f"{arguments.page}.json"
     if arguments.runs:
-        store(page.runs, arguments.runs, stored)
+        store(page.runs, arguments.runs, stored, courses=page.courses)
     results = of_page(page, stored)
     if not results:
         raise SystemExit(f"there are no results in {stored}: --runs takes them from a folder of finished runs")

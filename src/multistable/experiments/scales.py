@@ -64,6 +64,10 @@ class Scale:
         about = f"{self.about}; trained in {precision}"
         return replace(self, about=about, changes=self.changes | change, agents=self.agents | change)
 
+    def times(self, factor: int) -> "Scale":
+        """The same scale with so many times as many seeds."""
+        return replace(self, seeds=self.seeds * factor, agent_seeds=self.agent_seeds * factor)
+
     def only(self, conditions: Mapping[str, Collection[str]]) -> "Scale":
         """The same scale, limited to runs in which each named setting, of the run or its task, has a value given.
 

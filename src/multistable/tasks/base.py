@@ -61,6 +61,11 @@ class Task(ABC):
         """How many of the last time steps the loss reads: all of them, unless a task says otherwise."""
         return self.length
 
+    @property
+    def guessing(self) -> float | None:
+        """The loss of the best answer that does not read the sequence; ``None`` where it is not known."""
+        return None
+
     def training(
         self,
         n: int | None = None,

@@ -135,7 +135,7 @@ EXPERIMENTS = (
         ),
         pictures=(SUPERVISED,),
         claims=(),
-        times=4,
+        sized=lambda scale: scale.times(4),
     ),
     Experiment(
         name="keeping-denoising",
@@ -169,6 +169,6 @@ EXPERIMENTS = (
             ),
         ),
         claims=(),
-        times=2,
+        sized=lambda scale: scale.times(2),
     ),
 )
