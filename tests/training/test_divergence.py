@@ -188,7 +188,7 @@ def test_a_warmup_that_diverges_does_not_stop_those_beside_it(tmp_path):
             diverged, *others = train([*warmed, *beside], tmp_path / f"with {len(beside)}")[:3]
         assert diverged.warmup().keys() == {"outcome", "reason"}
         assert diverged.summary()["results"]["warmup"] == "diverged"
-        for folder, (rows, *_, course) in zip(others, alone, strict=True):
+        for folder, (rows, _, _, course, _) in zip(others, alone, strict=True):
             told = outcome(folder)
             assert told[0][0] == rows[0]
             assert told[3] | {"together": 1} == course | {"together": 1}

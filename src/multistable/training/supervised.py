@@ -1,16 +1,13 @@
 """Runs of a supervised benchmark trained as one ensemble."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from multistable.dynamics.measure import Attractors, DivergedError, attractors, lyapunov, measure
-from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
-from multistable.dynamics.measure.memory import shares_recalled
 from multistable.dynamics.prepare import prepare
 from multistable.dynamics.warmup import WarmupStep, warmup
 from multistable.networks import Ensemble
@@ -22,6 +19,7 @@ from multistable.training.course import Course
 from multistable.training.data import Sets, TrainingSequences, division, sets
 from multistable.training.group import Columns, Group, OnStep, OnWarmupStep, first_and_last
 from multistable.training.keeping import Keeping
+from multistable.training.measured import Measured
 from multistable.training.model import Model, Readout
 from multistable.training.portraits import Following
 from multistable.training.seeds import generator
@@ -29,9 +27,6 @@ from multistable.training.store import Checkpoint
 
 # An evaluation computes the states of this many units at once, about 1 GB of them.
 EVALUATED_AT_ONCE = 2**28
-
-LONGEST_LIFETIME = 1e7
-"""The number of steps that stands for longer lifetimes, and for differences that do not shrink at all."""
 
 Scores = tuple[list[float], list[float] | None]
 """Loss and, where the task has one, accuracy of each run."""
@@ -133,6 +128,7 @@ class SupervisedGroup(Group[RunConfig]):
 
     def measure(self, stepping: float) -> Columns:
         shared, epoch, runs = self.shared, self._done, len(self.configs)
+        measured, networks = self._measured, (self._all, self.ensemble)
         ends = epoch in (shared.pretraining, shared.duration)
         columns: dict[str, Sequence[Any] | None] = {}
         if shared.kind.auxiliary:
@@ -145,15 +141,14 @@ class SupervisedGroup(Group[RunConfig]):
             columns["validation_loss"] = losses
             self._keep_best(losses)
         if shared.vaa_every and (epoch % shared.vaa_every == 0 or ends):
-            columns["vaa"] = self.vaa(self._all, self.ensemble)
+            columns["vaa"] = measured.vaa(*networks)
             if epoch in (0, shared.duration):
-                settled = [(None, None) if shares is None else shares for shares in self.settled()]
-                columns["fixed_points"], columns["cycles"] = zip(*settled, strict=True)
+                columns |= _columns(("fixed_points", "cycles"), measured.kinds(*networks))
         if shared.attractors_every and (epoch % shared.attractors_every == 0 or ends):
-            columns["attractors"] = self.follow()
+            columns["attractors"] = self._follow()
         columns["kept"] = self.keeping.looks_on()
         if shared.memory_before and epoch == 0:
-            columns |= self.memory()
+            columns |= _columns(("lifetime", "recalled"), measured.memory(*networks))
         columns["passed_over"] = self._adam.passed_over()
         return columns
 
@@ -266,7 +261,9 @@ class SupervisedGroup(Group[RunConfig]):
             done = prepare(ensemble, sequences, method=shared.preparation, generator=draws)
             self._replace(members, ensemble)
             return [self.prepared(done, len(members)) for _ in members]
-        course = Course(partial(self.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps)
+        course = Course(
+            partial(self._measured.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps
+        )
 
         def watched(step: WarmupStep) -> None:
             course.after(step.step)
@@ -293,58 +290,15 @@ class SupervisedGroup(Group[RunConfig]):
         """The numbers of the runs."""
         return list(range(len(self.configs)))
 
-    def vaa(self, members: list[int], ensemble: Ensemble) -> list[float | None]:
-        """VAA of some of the runs for their training sequences; ``None`` where states do not stay finite.
+    @property
+    def _measured(self) -> Measured:
+        return Measured([config.seed for config in self.configs], self.sequences, self.measure_options, self._done)
 
-        Args:
-            members: the numbers of the runs.
-            ensemble: of their networks.
-        """
-
-        def values(some: list[int], networks: Ensemble) -> list[float]:
-            sequences, options = self.sequences.of_members(some), self._measured(some, "vaa", self._done)
-            return measure(networks, sequences, progress=False, **options).vaa
-
-        return _where_finite(values, members, ensemble)
-
-    def settled(self) -> list[tuple[float, float] | None]:
-        """The shares of the states of :meth:`vaa` at fixed points and on cycles; ``None`` where there is no VAA."""
-
-        def shares(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
-            options = self._measured(members, "vaa", self._done)
-            found = shares_of_kinds(ensemble, self.sequences.of_members(members), **options)
-            return list(zip(*found, strict=True))
-
-        return _where_finite(shares, self._all, self.ensemble)
-
-    def follow(self) -> list[int | None]:
-        """Record the attractors of each run. Returns how many there are; ``None`` where states do not stay finite."""
-
-        def found(members: list[int], ensemble: Ensemble) -> list[Attractors]:
-            draws = self._measured(members, "attractors")
-            return list(attractors(ensemble, self.sequences.of_members(members), inputs="zero", **draws).members)
-
-        each = zip(self.following, _where_finite(found, self._all, self.ensemble), strict=True)
+    def _follow(self) -> list[int | None]:
+        """Record the attractors of each run. Returns how many there are."""
+        each = zip(self.following, self._measured.attractors(self._all, self.ensemble), strict=True)
         options: dict[str, Any] = {"eps": self.shared.eps, "saddles": self.shared.attractors_saddles}
-        return [following.add(self._done, there, **options) for following, there in each]
-
-    def memory(self) -> Columns:
-        """The lifetime of a small difference in steps, and the share of states that can be told after noise."""
-
-        def found(members: list[int], ensemble: Ensemble) -> list[tuple[float, float]]:
-            sequences, draws = self.sequences.of_members(members), ("vaa", self._done)
-            recalled = shares_recalled(ensemble, sequences, **self._measured(members, *draws))
-            options = {name: value for name, value in self._measured(members, *draws).items() if name != "eps"}
-            lasting = lyapunov(ensemble, sequences, **options).lifetime
-            return [(min(steps, LONGEST_LIFETIME), share) for steps, share in zip(lasting, recalled, strict=True)]
-
-        values = [(None, None) if pair is None else pair for pair in _where_finite(found, self._all, self.ensemble)]
-        return dict(zip(("lifetime", "recalled"), zip(*values, strict=True), strict=True))
-
-    def _measured(self, members: list[int], *purpose: str | int) -> dict[str, Any]:
-        """The options of a measure of some of the runs: all with one purpose see the same states."""
-        draws = [generator(self.configs[index].seed, *purpose) for index in members]
-        return self.measure_options | {"generator": draws}
+        return [following.add(self._done, found, **options) for following, found in each]
 
     def validate(self) -> Scores:
         """Scores on the validation sets."""
@@ -409,18 +363,10 @@ class SupervisedGroup(Group[RunConfig]):
         return losses.tolist(), None if accuracies is None else accuracies.tolist()
 
 
-def _where_finite(of: Callable[[list[int], Ensemble], list[Any]], members: list[int], ensemble: Ensemble) -> list[Any]:
-    """The values of ``of`` for some runs, asked for all at once; ``None`` for runs whose states do not stay finite.
-
-    Args:
-        of: gives a value for each run, from the numbers of the runs and the ensemble of their networks.
-    """
-    try:
-        return of(members, ensemble)
-    except DivergedError:
-        if len(members) == 1:
-            return [None]
-        return [_where_finite(of, [member], ensemble.select([i]))[0] for i, member in enumerate(members)]
+def _columns(names: Sequence[str], values: Sequence[Sequence[Any] | None]) -> dict[str, Sequence[Any]]:
+    """A column for each name, of values that are ``None`` for some runs."""
+    rows = [(None,) * len(names) if value is None else value for value in values]
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 def _scores(part: str, scores: Scores, run: int) -> dict[str, float | None]:
