@@ -11,6 +11,7 @@ from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim
 from multistable.experiments.experiment import Result
+from multistable.tasks import CopyFirstInput
 from multistable.training import RunFolder
 from paths import ROOT
 from small_runs import RECORD, small
@@ -170,8 +171,8 @@ def warmed_up(**settings):
 
 def test_a_warmup_that_is_not_the_papers_is_told_beside_the_version(pages):
     runs = [warmed_up(), warmed_up(warmup_steps=300), warmed_up(warmup_algorithm="reliable")]
-    versions_of = [[row[1] for row in table(runs)[1]] for table in (pages.by_seed, pages.warmups)]
-    assert versions_of == [["warmup", "warmup, 300 steps", "warmup, reliable"]] * 2
+    severalof = [[row[1] for row in table(runs)[1]] for table in (pages.by_seed, pages.warmups)]
+    assert severalof == [["warmup", "warmup, 300 steps", "warmup, reliable"]] * 2
 
 
 def test_the_table_of_targets_has_vaa_before_and_after_the_first_epoch(pages):
@@ -187,3 +188,31 @@ def test_the_last_layer_is_drawn_as_a_mean_of_ten_steps(pages):
     steps, stars = line.get_data()
     assert list(steps) == [10, 11, 12, 13, 14, 15]
     assert (stars[0], stars[-1]) == (pytest.approx((0.2 + 0.75) / 2), pytest.approx(0.75))
+
+
+def test_courses_of_warmups_are_left_out_where_a_page_says_so(pages):
+    warmed = Result(small(version="warmup"), [], {}, RECORD, {"vaa_star": [[0.5]], "outcome": "multistable"})
+    assert pages.without_course(warmed).warmup == {"outcome": "multistable"}
+    assert pages.without_course(Result(small(), [], {}, RECORD)).warmup is None
+    assert [name for name, page in pages.PAGES.items() if not page.courses] == ["when"]
+
+
+def test_severalare_compared_by_how_far_classic_networks_come(pages):
+    """Scores are losses here, since guessing costs 1. Losses a little apart, or by chance, are not told apart."""
+    losses = {  # of two seeds of a classic, a warmed-up and a double network
+        6: ([0.1, 0.1], [0.5, 0.5], [0.101, 0.101]),
+        7: ([0.2, 0.2], [0.0, 1.0], [0.1, 0.1]),
+        8: ([1.0, 1.0], [0.5, 0.5], [0.9, 0.9]),
+    }
+    made = [
+        Result(small(task=CopyFirstInput(T), version=version, seed=seed), [], {"test_loss": loss}, RECORD)
+        for T, several in losses.items()
+        for version, values in zip(("classic", "warmup", "double"), several, strict=True)
+        for seed, loss in enumerate(values)
+    ]
+    _, rows = pages.by_classic(made)
+    assert rows == [
+        ["learn (score below 0.6)", "2", "0.15 / 0.50 / 0.10", "0 / 1 / 1", "1 / 1 / 0"],
+        ["guess (score above 0.95)", "1", "1.00 / 0.50 / 0.90", "1 / 0 / 0", "1 / 0 / 0"],
+    ]
+    assert pages.by_classic(made[:-2])[1] == rows[:1], "without double networks the last task is not counted"

@@ -1,4 +1,4 @@
-"""Parity of a stream of bits: at every step, as in Graves (2016), or of a few bits, as in Barak et al. (2022)."""
+"""Parity of a stream of bits: at every step, an old problem, or of a few bits, after Barak et al. (2022)."""
 
 from dataclasses import dataclass
 
