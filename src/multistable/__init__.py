@@ -1,6 +1,7 @@
 """Measure how many attractors a recurrent network can reach, and create them before training."""
 
 from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM, Hidden, HiddenAndMemory
+from multistable.dynamics.advise import Advice, advise
 from multistable.dynamics.measure import (
     Attractors,
     Change,
@@ -34,6 +35,7 @@ __all__ = [
     "MGU",
     "NBRC",
     "RNN",
+    "Advice",
     "Attractors",
     "Bidirectional",
     "Cell",
@@ -53,6 +55,7 @@ __all__ = [
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "advise",
     "attractors",
     "backends",
     "check",

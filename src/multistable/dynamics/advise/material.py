@@ -1,0 +1,275 @@
+"""What advice is given about: a network or a model, what it reads, and the targets, row by row."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from multistable.arguments import shown
+from multistable.dynamics.system.batches import DICTS, Forward, batches_of, is_batch, is_rows
+from multistable.dynamics.system.models import each_part, is_network
+from multistable.dynamics.system.modules import example_of
+from multistable.dynamics.system.reading import global_randomness_kept, numbers_of, sequence_set
+from multistable.dynamics.system.sequences import SequenceSet
+
+MOST_SEQUENCES, MOST_NUMBERS = 6_000, 2**25
+"""What is read of the data: more sequences or more numbers than these make no probe better that takes a minute."""
+LABELS = ("labels", "label", "targets", "target", "y")
+"""The entries of a dict batch that are its targets, if the caller does not say which."""
+IGNORED = -100
+"""The class of a step that has no target, as in ``torch.nn.functional.cross_entropy``; of numbers it is NaN."""
+MOST_CLASSES = 1_000
+
+Chosen = str | int | Callable[[Any], Any] | Any
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Targets in one form, on the CPU.
+
+    Attributes:
+        values: ``(n, k)`` numbers or ``(n,)`` classes, one answer a sequence; or ``(n, T, k)`` and ``(n, T)``, one a
+            step, with NaN or :data:`IGNORED` where there is none.
+        classes: how many classes there are; 0 for numbers.
+        every_step: whether there is an answer a step.
+    """
+
+    values: Tensor
+    classes: int
+    every_step: bool
+
+    @property
+    def given(self) -> Tensor:
+        """Where there is an answer, ``(n,)`` or ``(n, T)``."""
+        return self.values != IGNORED if self.classes else ~self.values.isnan().any(dim=-1)
+
+    @property
+    def outputs(self) -> int:
+        """The numbers that a readout has for an answer."""
+        return self.classes or self.values.shape[-1]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What was read.
+
+    Attributes:
+        model: the network or the model.
+        bare: whether it is a network that reads sequences itself.
+        batches: what the model is run on, on its device; of a network its sequences, a :class:`SequenceSet`.
+        targets: of a model the targets of each batch; of a network None.
+        read: what the first part of the model reads; of a network its sequences.
+        parts: the names of the parts.
+        answers: the targets in one form, in the order of ``read``; None where there are none.
+        why_not: why there are no answers.
+    """
+
+    model: nn.Module
+    bare: bool
+    batches: Any
+    targets: list[Any] | None
+    read: SequenceSet
+    parts: list[str]
+    answers: Answers | None
+    why_not: str
+
+
+def material(rnn: nn.Module, sequences: Any, targets: Chosen, part: str | None, forward: Forward | None) -> Material:
+    """Read the data once, as far as it is needed."""
+    bare = False
+    if part is None and forward is None:
+        bare, sequences = is_network(rnn, sequences)
+    if bare:
+        return _of_network(rnn, sequences, targets)
+    return _of_model(rnn, sequences, targets, part, forward)
+
+
+def _of_network(rnn: nn.Module, sequences: Any, targets: Chosen) -> Material:
+    batch_first = bool(getattr(rnn, "batch_first", False))
+    several = _several(sequences)
+    batches = list(_limited(sequences)) if several else [sequences]
+    data = sequence_set(batches if several else sequences, batch_first=batch_first)
+    found = _chosen(batches, targets, whole=len(data))
+    if targets is None and found is not None and len(found) == 1 and _are_lengths(found[0], data):
+        found = None
+    answers, why = _answers(found, data, time_first=not batch_first)
+    return Material(rnn, True, data, None, data, [""], answers, why)
+
+
+def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | None, forward: Forward | None) -> Material:
+    with global_randomness_kept():
+        batches = list(_limited(batches_of(sequences, model)))
+    if not batches:
+        raise ValueError("batches must not be empty, got none (an iterator can be read only once)")
+    found = _chosen(batches, targets, whole=None)
+    rows = sum(map(_rows, found or batches))
+    reads = each_part(lambda network, data, turn: (turn.name, data), model, batches, part=part, forward=forward, least=max(rows, 1))
+    by_name = reads if isinstance(reads, dict) else {"": reads}
+    read = next(iter(by_name.values()))[1]
+    answers, why = _answers(found, read, time_first=False)
+    return Material(model, False, batches, found, read, list(by_name), answers, why)
+
+
+def _several(sequences: Any) -> bool:
+    """Whether sequences for a network come as an iterable of batches."""
+    if isinstance(sequences, Tensor | PackedSequence | SequenceSet) or is_batch(sequences) or is_rows(sequences):
+        return False
+    if isinstance(sequences, tuple | list):
+        first = sequences[0] if sequences else None
+        return isinstance(first, tuple | list) or (isinstance(first, Tensor) and first.dim() == 3)
+    return isinstance(sequences, Iterable) and not isinstance(sequences, str | bytes | Mapping)
+
+
+def _limited(batches: Iterable[Any]) -> Iterable[Any]:
+    """As many of the batches as are needed."""
+    rows = numbers = 0
+    with global_randomness_kept():
+        for batch in batches:
+            yield batch
+            rows, numbers = rows + _rows(batch), numbers + sum(tensor.numel() for tensor in tensors_of(batch))
+            if rows >= MOST_SEQUENCES or numbers >= MOST_NUMBERS:
+                return
+
+
+def tensors_of(batch: Any) -> list[Tensor]:
+    """The tensors at any depth of a batch."""
+    if isinstance(batch, Tensor):
+        return [batch]
+    if isinstance(batch, PackedSequence):
+        return [batch.data]
+    entries = batch.values() if isinstance(batch, Mapping | DICTS) else batch if isinstance(batch, tuple | list) else ()
+    return list(itertools.chain.from_iterable(map(tensors_of, entries)))
+
+
+def _rows(batch: Any) -> int:
+    """About how many sequences a batch has."""
+    tensors = tensors_of(batch)
+    return len(tensors[-1]) if tensors and tensors[-1].dim() else 1
+
+
+def _chosen(batches: list[Any], targets: Chosen, whole: int | None) -> list[Any] | None:
+    """The targets of each batch, or None if there are none.
+
+    Args:
+        batches: the batches.
+        targets: what the caller said.
+        whole: how many sequences a network reads; None for a model.
+    """
+    if targets is None:
+        found = [_usual(batch) for batch in batches]
+        return None if any(entry is None for entry in found) else found
+    if callable(targets) and not isinstance(targets, Tensor):
+        return [targets(batch) for batch in batches]
+    if isinstance(targets, str) or (isinstance(targets, int) and not isinstance(targets, bool)):
+        try:
+            return [batch[targets] for batch in batches]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"targets must be an entry of each batch, or targets(batch), or the targets themselves, got {targets!r}, "
+                f"which a batch of type {type(batches[0]).__name__} does not have"
+            ) from error
+    values = numbers_of("targets", targets, "a tensor, targets(batch), or the name or number of an entry of each batch")
+    if whole is None and len(batches) > 1:
+        raise ValueError(
+            "targets must be targets(batch), or the name or number of an entry of each batch, where a model is given "
+            f"batches, got {shown(values)}"
+        )
+    if not values.dim() or (whole is not None and whole not in values.shape[:2]):
+        raise ValueError(f"targets must be one for each of {whole} sequences, got shape {tuple(values.shape)}")
+    return [values]
+
+
+def _usual(batch: Any) -> Any:
+    """The targets of a batch where they usually are."""
+    if isinstance(batch, Mapping | DICTS):
+        return next((batch[name] for name in LABELS if name in batch), None)
+    is_pair = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence) and len(batch) > 1
+    if not is_pair:
+        return None
+    try:
+        return numbers_of("targets", batch[1], "")
+    except TypeError:
+        return None
+
+
+def _are_lengths(target: Any, data: SequenceSet) -> bool:
+    return target.shape == data.lengths.shape and torch.equal(target.cpu().double(), data.lengths.double())
+
+
+def _answers(found: list[Any] | None, data: SequenceSet, time_first: bool) -> tuple[Answers | None, str]:
+    """The targets in one form, in the order of the sequences; or why there are none."""
+    if found is None:
+        return None, "no targets were given"
+    if not all(isinstance(target, Tensor) for target in found):
+        return None, f"the targets are no tensors but of type {type(found[0]).__name__}"
+    by_rows = _by_rows([target.detach().cpu() for target in found], len(data), time_first)
+    if by_rows is None:
+        shapes = sorted({tuple(target.shape) for target in found})
+        return None, f"targets of shape {shapes[0]} could not be matched with the {len(data)} sequences that were read"
+    lengths, longest = data.lengths, int(data.lengths.max())
+    every_step = _is_every_step(by_rows, lengths)
+    if every_step:
+        by_rows = [_padded(target, longest) for target in by_rows]
+    if len({target.shape[1:] for target in by_rows}) > 1:
+        return None, "the targets of different batches have different shapes"
+    values = torch.cat(by_rows)
+    if every_step:
+        past = torch.arange(longest, device="cpu") >= lengths.unsqueeze(-1)
+        values[past] = torch.nan if values.is_floating_point() else IGNORED
+    return _in_one_form(values, every_step)
+
+
+def _by_rows(found: list[Tensor], n: int, time_first: bool) -> list[Tensor] | None:
+    """Targets with the sequences first, if they are so many; of the dimensions that fit, the likelier one."""
+    for dim in (1, 0) if time_first else (0, 1):
+        if all(target.dim() > dim for target in found) and sum(target.shape[dim] for target in found) == n:
+            return [target.movedim(dim, 0).clone() for target in found]
+    return None
+
+
+def _is_every_step(targets: list[Tensor], lengths: Tensor) -> bool:
+    """Whether targets ``(n, m, ...)`` of each batch have as many entries as its longest sequence has steps."""
+    starts = itertools.accumulate((len(target) for target in targets), initial=0)
+    return int(lengths.max()) > 1 and all(
+        target.dim() > 1 and target.shape[1] == int(lengths[start : start + len(target)].max())
+        for target, start in zip(targets, starts, strict=False)
+    )
+
+
+def _padded(target: Tensor, longest: int) -> Tensor:
+    more = target.new_zeros(len(target), longest - target.shape[1], *target.shape[2:])
+    return torch.cat([target, more], dim=1)
+
+
+def _in_one_form(values: Tensor, every_step: bool) -> tuple[Answers | None, str]:
+    if values.is_floating_point():
+        values = values.float()
+        values = values.reshape(*values.shape[: 1 + every_step], -1)
+        found = Answers(values, 0, every_step)
+        if not found.given.any() or values[found.given].isinf().any():
+            return None, "the targets are not finite"
+        return found, ""
+    values = values.long()
+    values = values.squeeze(-1) if values.dim() == 2 + every_step and values.shape[-1] == 1 else values
+    if values.dim() != 1 + every_step:
+        return None, f"integer targets of shape {tuple(values.shape)} are neither one a sequence nor one a step"
+    given = values != IGNORED
+    if not given.any() or int(values[given].min()) < 0:
+        return None, "the classes are not numbers from 0 on"
+    classes = int(values[given].max()) + 1
+    if classes > MOST_CLASSES:
+        return None, f"the targets have {classes} classes, more than the {MOST_CLASSES} that a probe takes"
+    return Answers(values, classes, every_step), ""
+
+
+def rows_of(data: SequenceSet, like: nn.Module) -> tuple[Tensor, Tensor]:
+    """All sequences as ``(n, T, features)``, zero after their end, on the device of the network; lengths ``(n,)``."""
+    u, lengths = data.select(torch.arange(len(data), device="cpu"))
+    device = example_of(like).device
+    u, lengths = u.transpose(0, 1).to(device, torch.float32), lengths.to(device)
+    inside = torch.arange(u.shape[1], device=device) < lengths.unsqueeze(-1)
+    return u * inside.unsqueeze(-1), lengths
