@@ -288,7 +288,7 @@ class RNN(nn.Module):
 
 def check_options(cell: CellSpec, options: Iterable[str]) -> None:
     """Raise if one of the names is no argument of the cell beyond its sizes, as far as its signature tells."""
-    known = _options_of(_cell_maker(cell))
+    known = options_of(_cell_maker(cell))
     unknown = [] if known is None else [name for name in options if name not in known]
     if unknown:
         named = repr(cell) if isinstance(cell, str) else getattr(cell, "__name__", repr(cell))
@@ -298,7 +298,7 @@ def check_options(cell: CellSpec, options: Iterable[str]) -> None:
         )
 
 
-def _options_of(make: Callable[..., Any]) -> list[str] | None:
+def options_of(make: Callable[..., Any]) -> list[str] | None:
     """The names of the arguments that a cell takes beyond its sizes; ``None`` where it may take any."""
     bound = 0
     while isinstance(make, partial):

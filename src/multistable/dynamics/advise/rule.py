@@ -3,17 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from multistable.dynamics.advise.trial import WARMED, Trial
-from multistable.dynamics.advise.windows import CLEAR, Window
+from multistable.dynamics.advise.windows import Window
 
 MULTISTABLE = 0.5
 """From this VAA on a network has attractors enough by itself."""
-LEARNED = 0.1
-"""The share of the loss of guessing that a copy must save to have learned anything."""
-AS_GOOD = 0.9
-"""A copy that saves so much of what the best copy saves is as good."""
 SHORT = 20
 """Networks learn by themselves what lies no more than so many steps back (docs/results/small.md)."""
 LIFETIMES = 2
@@ -61,9 +55,8 @@ class Found:
 def decided(found: Found) -> tuple[str | None, list[str]]:
     """The advice, and the reasons for it."""
     reasons = [*_of_dynamics(found), *_of_window(found), *_of_trial(found)]
-    by_trial = best_of(found.trial) if found.trial is not None else None
-    if by_trial is not None:
-        return by_trial, [*reasons, "The copies that were trained decide."]
+    if found.trial is not None and found.trial.best is not None:
+        return found.trial.best, [*reasons, "The copies that were trained decide."]
     window = found.window
     if found.vaa >= MULTISTABLE:
         return "none", [*reasons, "A network that has attractors already needs no warmup."]
@@ -76,30 +69,6 @@ def decided(found: Found) -> tuple[str | None, list[str]]:
     if window.nearest > found.reach:
         return _easier(found.trial), [*reasons, "Nothing nearer leads a network to what it needs: a warmup is made for this."]
     return None, [*reasons, "The targets need both what is near and what is far: only training tells which version is better."]
-
-
-def best_of(trial: Trial) -> str | None:
-    """The version that a trial shows to be best; None if no version has learned anything."""
-    ends, guess = trial.pieces, trial.pieces.get("guess")
-    if guess is None:
-        return None
-    saved = {name: float((guess - ends[name]).mean()) for name in trial.losses}
-    learned = [
-        name for name in saved if saved[name] > LEARNED * abs(float(guess.mean())) and _clearly(ends[name], guess)
-    ]
-    if not learned:
-        return None
-    best = max(learned, key=lambda name: saved[name])
-    as_good = [
-        name for name in learned if saved[name] >= AS_GOOD * saved[best] or not _clearly(ends[best], ends[name])
-    ]
-    return "none" if "none" in as_good else best
-
-
-def _clearly(less: Tensor, more: Tensor) -> bool:
-    """Whether losses of the same pieces are less than others by more than chance."""
-    gap = more - less
-    return float(gap.mean()) > CLEAR * float(gap.std()) / math.sqrt(len(gap))
 
 
 def _easier(trial: Trial | None) -> str:
@@ -152,7 +121,7 @@ def _of_trial(found: Found) -> list[str]:
     ends = ", ".join(f"{CALLED[name]} {course[-1]:.3g}" for name, course in trial.losses.items())
     guess = "" if trial.guessing is None else f" (guessing: {trial.guessing:.3g})"
     reasons = [f"Held-out loss of copies after {trial.steps[-1]} training steps, one run each: {ends}{guess}."]
-    if best_of(trial) is None:
+    if trial.best is None:
         reasons.append("None of the copies has learned anything yet.")
     return reasons + [f"No copy was {CALLED[name]}: {why}." for name, why in trial.missing.items()]
 

@@ -37,7 +37,7 @@ def advise(
     *,
     targets: Chosen = None,
     loss: Callable[[Any, Any], Tensor] | None = None,
-    steps: int = 300,
+    steps: int = 1000,
     lr: float = 1e-3,
     minutes: float | None = None,
     generator: torch.Generator | None = None,
@@ -88,7 +88,8 @@ def advise(
         missing: dict[str, str] = {}
         line.tell("training a reader of windows")
         windows = _window(given, missing, _from(seeds[1]))
-        how = Training(steps, lr, loss, forward or call, part, deadline)
+        aim = windows.scores[-1] if windows is not None else 0.0
+        how = Training(steps, lr, loss, forward or call, part, deadline, aim)
         trained = _trial(given, how, missing, _from(seeds[2]), line)
     vaa, lifetime = ({name: of[place] for name, of in measured.items()} for place in range(2))
     length = int(given.read.lengths.max())

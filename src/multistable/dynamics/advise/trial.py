@@ -25,8 +25,16 @@ PIECE = 32
 """The sequences of a training step, where the user's batches can be cut into so many."""
 HELD, MOST_HELD, FEWEST = 0.25, 16, 4
 """The share of the pieces that is held out, the most of them, and the fewest that are enough."""
-LOOKS = 10
-"""How often the held-out pieces are looked at."""
+LOOKS, SAME = 20, 3
+"""How often the held-out pieces are looked at; and how many looks in a row must find the same version best to end it."""
+ENOUGH = 0.7
+"""The share of what the reader of windows saves that the best version must save before training ends early."""
+LEARNED = 0.1
+"""The share of the loss of guessing that a version must save to have learned anything."""
+AS_GOOD = 0.9
+"""A version that saves so much of what the best one saves is as good."""
+CLEAR = 3.0
+"""A difference is clear beyond so many standard errors."""
 GUESSED = 32
 """The pieces on which the best guess is found."""
 WARMUP_SHARE = 0.5
@@ -50,14 +58,16 @@ class Trial:
         steps: the training steps after which each was looked at.
         losses: for each version, ``"none"``, ``"whole"`` and ``"double"``, the held-out loss at each look.
         guessing: the held-out loss of the best output that does not depend on the sequence; None where it is not known.
-        pieces: for each version the loss of each held-out piece at the end, ``(pieces,)``; of guessing under "guess".
+        best: the version that has learned most, ``"none"`` if others have learned no more; None if none has learned.
+        saved: for each version the share of the loss of guessing that it saves at the end.
         missing: why a version is not there, by its name.
     """
 
     steps: list[int]
     losses: dict[str, list[float]]
     guessing: float | None
-    pieces: dict[str, Tensor]
+    best: str | None
+    saved: dict[str, float]
     missing: dict[str, str]
 
 
@@ -72,6 +82,7 @@ class Training:
         forward: runs the model on a batch.
         part: the part to warm up.
         deadline: when to end, by ``time.monotonic()``.
+        aim: the share of the loss of guessing that can be saved, as far as is known.
     """
 
     steps: int
@@ -80,44 +91,69 @@ class Training:
     forward: Forward
     part: str | None
     deadline: float
+    aim: float
 
 
 def trial(given: Material, how: Training, generator: torch.Generator, line: Line) -> Trial:
-    """Train the versions, each with the same pieces in the same order."""
+    """Train the versions, each with the same pieces in the same order, until it is clear which is best."""
     pieces = _pieces(given, generator)
     held = pieces[: min(MOST_HELD, max(FEWEST, int(HELD * len(pieces))))]
     others = pieces[len(held) :]
     if len(held) < FEWEST or len(others) < FEWEST:
         raise NoTrialError(f"there are only {len(pieces)} batches to train with and to hold out")
     seed = int(torch.randint(2**31, (), generator=generator))
-    versions, missing = _versions(given, how, seed, line)
     loss = how.loss or usual_loss
-    order = torch.randint(len(others), (how.steps,), generator=generator).tolist()
-    looks = sorted({math.ceil(how.steps * share / LOOKS) for share in range(1, LOOKS + 1)})
-    losses: dict[str, list[float]] = {name: [] for name in versions}
-    ends: dict[str, Tensor] = {}
+    guess = _guessing(copied(given, seed), held, others, how.forward, loss)
+    versions, missing = _versions(given, how, seed, line)
     adjust = {name: torch.optim.Adam(_trainable(model), lr=how.lr) for name, model in versions.items()}
-    guess = None
-    done = 0
-    for look in looks:
-        line.tell(f"training {len(versions)} copies, step {done} of {how.steps}")
-        if time.monotonic() > how.deadline:
+    order = torch.randint(len(others), (how.steps,), generator=generator).tolist()
+    steps: list[int] = [0]
+    losses: dict[str, list[float]] = {name: [] for name in versions}
+    verdicts: list[tuple[str | None, dict[str, float]]] = []
+    for look in sorted({math.ceil(how.steps * share / LOOKS) for share in range(1, LOOKS + 1)}):
+        if time.monotonic() > how.deadline or _clear(verdicts, how.aim):
             break
+        line.tell(f"training {len(versions)} copies, step {steps[-1]} of at most {how.steps}")
+        ends: dict[str, Tensor] = {}
         for name, model in versions.items():
             with _random(seed + look):
-                for index in order[done:look]:
+                for index in order[steps[-1] : look]:
                     _step(model, adjust[name], others[index], how.forward, loss)
                 ends[name] = _held_out(model, held, how.forward, loss)
             losses[name].append(float(ends[name].mean()))
-        done = look
-    if not ends:
+        steps.append(look)
+        verdicts.append(compared(ends, guess))
+    if not verdicts:
         raise NoTrialError("the time was up before the copies were trained")
-    guess = _guessing(versions["none"], held, others, how.forward, loss)
-    if guess is not None:
-        ends["guess"] = guess
-    return Trial(
-        looks[: len(losses["none"])], losses, None if guess is None else float(guess.mean()), ends, missing
-    )
+    return Trial(steps[1:], losses, None if guess is None else float(guess.mean()), *verdicts[-1], missing)
+
+
+def compared(ends: dict[str, Tensor], guess: Tensor | None) -> tuple[str | None, dict[str, float]]:
+    """The best version by the losses ``(pieces,)`` of each, and the shares of the loss of guessing that they save."""
+    if guess is None:
+        return None, {}
+    scale = abs(float(guess.mean())) or 1.0
+    saved = {name: float((guess - end).mean()) / scale for name, end in ends.items()}
+    learned = [name for name in saved if saved[name] > LEARNED and _less(ends[name], guess)]
+    if not learned:
+        return None, saved
+    best = max(learned, key=lambda name: saved[name])
+    as_good = [name for name in learned if saved[name] >= AS_GOOD * saved[best] or not _less(ends[best], ends[name])]
+    return "none" if "none" in as_good else best, saved
+
+
+def _less(some: Tensor, others: Tensor) -> bool:
+    """Whether losses of the same pieces are less than others by more than chance."""
+    gap = others - some
+    return float(gap.mean()) > CLEAR * float(gap.std()) / math.sqrt(len(gap))
+
+
+def _clear(verdicts: list[tuple[str | None, dict[str, float]]], aim: float) -> bool:
+    """Whether the same version was best several times, and has learned most of what can be."""
+    last = [best for best, _ in verdicts[-SAME:]]
+    if len(last) < SAME or last[-1] is None or len(set(last)) > 1:
+        return False
+    return max(verdicts[-1][1].values()) >= ENOUGH * aim
 
 
 def usual_loss(output: Any, target: Any) -> Tensor:
@@ -226,12 +262,21 @@ def _rows(batch: Any, n: int, start: int, end: int) -> Any:
     return dict(zip(batch, entries, strict=True)) if named else type(batch)(entries)
 
 
-def _versions(given: Material, how: Training, seed: int, line: Line) -> tuple[dict[str, nn.Module], dict[str, str]]:
-    """The model as it is, warmed up, and double and warmed up; and why a version is missing."""
+def copied(given: Material, seed: int) -> nn.Module:
+    """A copy of the model, with a readout where it is a bare network."""
     try:
-        versions = {"none": copy.deepcopy(given.model)}
+        return _whole(copy.deepcopy(given.model), given, seed)
     except (RuntimeError, TypeError) as error:
         raise NoTrialError(f"the model cannot be copied: {error}") from error
+
+
+def _whole(model: nn.Module, given: Material, seed: int) -> nn.Module:
+    return (WithReadout(model, given, seed) if given.bare else model).train()
+
+
+def _versions(given: Material, how: Training, seed: int, line: Line) -> tuple[dict[str, nn.Module], dict[str, str]]:
+    """The model as it is, warmed up, and double and warmed up; and why a version is missing."""
+    versions = {"none": copied(given, seed)}
     missing: dict[str, str] = {}
     for place, name in enumerate(WARMED):
         left = how.deadline - time.monotonic()
@@ -246,10 +291,8 @@ def _versions(given: Material, how: Training, seed: int, line: Line) -> tuple[di
         if why:
             missing[name] = why
         else:
-            versions[name] = made
-    if given.bare:
-        versions = {name: WithReadout(network, given, seed) for name, network in versions.items()}
-    return {name: model.train() for name, model in versions.items()}, missing
+            versions[name] = _whole(made, given, seed)
+    return versions, missing
 
 
 def _warmed(made: nn.Module, given: Material, how: Training, seed: int, left: float) -> str:
