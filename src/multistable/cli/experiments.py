@@ -10,21 +10,23 @@ import typer
 
 from multistable.cells import CELLS
 from multistable.cli.conditions import conditions
+from multistable.experiments import beyond
+from multistable.experiments.catalogue import experiments
 from multistable.experiments.experiment import Experiment, Result, Source
-from multistable.experiments.paper import experiments
 from multistable.experiments.scales import SCALES, Scale
 from multistable.training.settings import PRECISIONS
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
-    """Experiments by name, in the paper's order; all of them for ``all``."""
+    """Experiments by name, in the paper's order; all of the paper's for ``all``."""
     known = experiments()
     unknown = [name for name in names if name not in known and name != "all"]
     if unknown:
         close = get_close_matches(unknown[0], [*known, "all"], n=1, cutoff=0.75)
         meant = f" (did you mean {close[0]}?)" if close else ""
         raise ValueError(f"an experiment must be one of {', '.join(known)} or all, got {unknown[0]!r}{meant}")
-    return [experiment for name, experiment in known.items() if "all" in names or name in names]
+    wanted = known.keys() - beyond.experiments().keys() if "all" in names else ()
+    return [experiment for name, experiment in known.items() if name in {*names, *wanted}]
 
 
 def chosen_scale(name: str, precision: str = "ieee", where: Sequence[str] = (), cells: Sequence[str] = ()) -> Scale:

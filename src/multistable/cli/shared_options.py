@@ -45,7 +45,9 @@ Set = Annotated[
 
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="NAME...", help="Experiments, or all; 'multistable list experiments' tells of them."),
+    typer.Argument(
+        metavar="NAME...", help="Experiments ('multistable list experiments'), or all, which are the paper's."
+    ),
 ]
 ScaleName = Annotated[str, typer.Option("--scale", help="smoke, small or paper.")]
 Precision = Annotated[

@@ -1,5 +1,7 @@
 """What an experiment is: which runs, what is drawn of them, and which of the paper's claims it bears on."""
 
+import importlib
+import pkgutil
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,6 +133,18 @@ class Experiment:
         # The runs that follow have the settings that were asked for: stored results may be of another precision.
         results = [replace(there[config.name], config=config) for config in first]
         return [*first, *filter(scale.wants, self.then(results, scale))]
+
+
+def declared_in(package: str, path: Iterable[str]) -> dict[str, Experiment]:
+    """The ``EXPERIMENTS`` of the modules of a package by name, in their order.
+
+    Args:
+        package: its name.
+        path: where its modules are, its ``__path__``.
+    """
+    modules = [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(path)]
+    found = [experiment for module in modules for experiment in getattr(module, "EXPERIMENTS", ())]
+    return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.order)}
 
 
 @lru_cache

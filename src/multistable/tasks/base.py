@@ -40,6 +40,9 @@ class Task(ABC):
     loss_name = "loss"
     """What pictures call the loss."""
 
+    guessing: float | None = None
+    """The loss of the best answer that does not read the sequence, where it is known."""
+
     paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
     """The paper's network for the task."""
 

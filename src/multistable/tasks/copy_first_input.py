@@ -1,32 +1,26 @@
 """The copy first input benchmark (section 4.1)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from multistable.arguments import positive_integer
-from multistable.setting import TASK, about, documented
+from multistable.setting import documented
 from multistable.tasks.base import Data
-from multistable.tasks.generated import GeneratedTask
+from multistable.tasks.generated import Numbers
 
 
 @documented
 @dataclass(frozen=True)
-class CopyFirstInput(GeneratedTask):
+class CopyFirstInput(Numbers):
     """u_t ~ N(0, 1) for t = 1, ..., T; the target is y_T = u_1, the loss (o_T - y_T)^2.
 
     Without any memory the best answer is 0, and its loss 1.0.
     """
 
-    T: int = field(metadata=about("Time steps of a sequence.", positive_integer, TASK))
-
     input_size = 1
     answers = 1
+    guessing = 1.0
     paper_sizes = {"num_layers": 1, "hidden_size": 128}  # noqa: RUF012 (a constant)
-
-    @property
-    def length(self) -> int:
-        return self.T
 
     @property
     def paper_stretch(self) -> int:

@@ -3,17 +3,16 @@
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from multistable.arguments import positive_integer, truth_value
 from multistable.setting import TASK, about, documented, setting
 from multistable.tasks.base import Data
-from multistable.tasks.generated import GeneratedTask
+from multistable.tasks.generated import Numbers, distinct_times
 
 
 @documented
 @dataclass(frozen=True)
-class Denoising(GeneratedTask):
+class Denoising(Numbers):
     """Five marked values of a stream of noise, to be given back in order at the last five time steps.
 
     The first channel is u_t ~ N(0, 1). The second is 1 at five time steps t_1 < ... < t_5, drawn without replacement
@@ -26,12 +25,12 @@ class Denoising(GeneratedTask):
     benchmark that has it.
     """
 
-    T: int = field(metadata=about("Time steps of a sequence.", positive_integer, TASK))
     N: int = field(metadata=about("Time steps at the end without anything to learn.", positive_integer, TASK))
     cue: bool = setting(True, "Tell the network when to answer.", truth_value, TASK)
 
     input_size = 2
     answers = 5
+    guessing = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,31 +43,14 @@ class Denoising(GeneratedTask):
             )
 
     @property
-    def length(self) -> int:
-        return self.T
-
-    @property
     def paper_stretch(self) -> int:
         return 150 if self.T == 200 else super().paper_stretch
 
     def draw(self, n: int, generator: torch.Generator) -> Data:
         """Inputs ``(T, n, 2)``, targets ``(n, 5)``."""
         noise = torch.randn(self.T, n, generator=generator, device=generator.device, dtype=torch.float32)
-        times = self._times(n, generator)
+        times = distinct_times(self.answers, self.T - self.N, n, generator)
         marks = torch.zeros_like(noise).scatter_(0, times, 1.0)
         if self.cue:
             marks[-self.answers] = -1.0
         return Data(inputs=torch.stack([noise, marks], -1), targets=noise.gather(0, times).T.contiguous())
-
-    def _times(self, n: int, generator: torch.Generator) -> Tensor:
-        """t_1 < ... < t_5, counted from 0, ``(5, n)``.
-
-        Floyd's algorithm makes every set of five equally likely without a permutation of all time steps.
-        """
-        device, end = generator.device, self.T - self.N
-        times = torch.empty(0, n, device=device, dtype=torch.int64)
-        for last in range(end - self.answers, end):
-            time = torch.randint(last + 1, (1, n), generator=generator, device=device)
-            taken = (times == time).any(0, keepdim=True)
-            times = torch.cat([times, torch.where(taken, last, time)])
-        return times.sort(0).values

@@ -1,5 +1,6 @@
-"""The base of the two tasks on permuted images: the permutation, the sets, the loss and the accuracy."""
+"""The base of the tasks on permuted images: the permutation, the sets, the loss and the accuracy."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,21 +8,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from multistable.setting import TASK, about
 from multistable.tasks import mnist
 from multistable.tasks.base import Data, Device, Split, Task, check_answers
+from multistable.tasks.scores import log_loss, right
 
-PIXELS = 28 * 28
+SIDE = 28
+PIXELS = SIDE * SIDE
 
 
-def permutation() -> np.ndarray:
-    """The order of the pixels ``(784,)`` in which all images are shown, from the paper's footnote.
+def permutation(pixels: int = PIXELS) -> np.ndarray:
+    """The order of the pixels ``(pixels,)`` in which all images are shown, from the paper's footnote.
 
     It is that of ``np.random.seed(42); np.random.permutation(28 * 28)``, without the global generator.
     """
-    return np.random.RandomState(42).permutation(PIXELS)
+    return np.random.RandomState(42).permutation(pixels)
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,17 @@ class PermutedMNIST(Task):
     )
 
     output_size = 10
+    guessing = math.log(output_size)  # nearly: the digits are not quite equally frequent
     loss_name = "log loss (nats)"
     answers = 1
 
+    def shown(self, images: np.ndarray) -> np.ndarray:
+        """What is shown of images ``(n, 28, 28)``, of the same type ``(n, ...)``: the images themselves."""
+        return images
+
     @abstractmethod
     def sequences(self, images: Tensor) -> Tensor:
-        """Permuted images ``(784, n)`` to inputs ``(time, n, input_size)``."""
+        """Permuted images ``(pixels, n)`` to inputs ``(time, n, input_size)``."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Negative log likelihood of the digit under the softmax of the last output, mean over the batch.
@@ -54,14 +61,12 @@ class PermutedMNIST(Task):
         ``outputs (time, ..., n, 10)``, of which only the last time step is read, and ``targets (..., n)`` to ``(...)``.
         """
         check_answers(outputs, targets, (outputs.shape[-2],))
-        scores = functional.log_softmax(outputs[-1], -1)
-        digits = targets.expand(scores.shape[:-1]).unsqueeze(-1)
-        return -scores.gather(-1, digits).squeeze(-1).mean(-1)
+        return log_loss(outputs[-1:], targets.unsqueeze(-1))
 
     def accuracy(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The share of digits with the highest last output, for the shapes of :meth:`loss`."""
         check_answers(outputs, targets, (outputs.shape[-2],))
-        return (outputs[-1].argmax(-1) == targets).to(outputs.dtype).mean(-1)
+        return right(outputs[-1:], targets.unsqueeze(-1))
 
     def check_files(self) -> None:
         """Raise unless the four files of MNIST are there or can be downloaded."""
@@ -78,7 +83,8 @@ class PermutedMNIST(Task):
                 raise ValueError(f"n must not exceed the {len(images)} images of the {split} set, got {n}")
             order = torch.randperm(len(images), generator=generator, device=generator.device)[:n].cpu().numpy()
             images, labels = images[order], labels[order]
-        permuted = torch.from_numpy(images.reshape(-1, PIXELS).T[permutation()])
+        pixels = self.shown(images).reshape(len(images), -1)
+        permuted = torch.from_numpy(pixels.T[permutation(pixels.shape[1])])
         # Moved as bytes, a quarter of the size of float32.
         inputs = self.sequences(permuted.to(device).to(dtype) / 255)
         return Data(inputs, torch.from_numpy(labels.astype(np.int64)).to(device))

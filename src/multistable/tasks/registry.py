@@ -10,11 +10,23 @@ from typing import Any
 
 from multistable.arguments import plain
 from multistable.registry import Registry
+from multistable.tasks.adding import Adding
+from multistable.tasks.associative_recall import AssociativeRecall
 from multistable.tasks.base import Task
 from multistable.tasks.copy_first_input import CopyFirstInput
+from multistable.tasks.counting import Counting
+from multistable.tasks.delayed_match import DelayedMatch
 from multistable.tasks.denoising import Denoising
+from multistable.tasks.flip_flop import FlipFlop
 from multistable.tasks.line_sequential_mnist import PermutedLineSequentialMNIST
+from multistable.tasks.noisy_sine import NoisySine
+from multistable.tasks.parity import Parity, SparseParity
+from multistable.tasks.repeat_previous import RepeatPrevious
+from multistable.tasks.selective_copying import SelectiveCopying
 from multistable.tasks.sequential_mnist import PermutedSequentialMNIST
+from multistable.tasks.small_mnist import SmallPermutedMNIST
+from multistable.tasks.temporal_order import TemporalOrder
+from multistable.tasks.words import FirstWord, WordCounts
 
 
 def _is_task(kind: Any) -> bool:
@@ -29,6 +41,21 @@ TASKS: Registry[type[Task]] = Registry(
         "denoising": Denoising,
         "psmnist": PermutedSequentialMNIST,
         "plmnist": PermutedLineSequentialMNIST,
+        # Beyond the paper.
+        "adding": Adding,
+        "counting": Counting,
+        "delayed-match": DelayedMatch,
+        "first-word": FirstWord,
+        "flip-flop": FlipFlop,
+        "noisy-sine": NoisySine,
+        "parity": Parity,
+        "recall": AssociativeRecall,
+        "repeat-previous": RepeatPrevious,
+        "selective-copying": SelectiveCopying,
+        "small-psmnist": SmallPermutedMNIST,
+        "sparse-parity": SparseParity,
+        "temporal-order": TemporalOrder,
+        "word-counts": WordCounts,
     },
     accepts=_is_task,
 )

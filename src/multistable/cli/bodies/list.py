@@ -10,7 +10,7 @@ from rich.table import Table
 import multistable as ms
 from multistable.cli.console import console, table
 from multistable.cli.declared import option_name
-from multistable.experiments.paper import experiments
+from multistable.experiments.catalogue import experiments
 from multistable.experiments.paper.contents import names
 from multistable.registry import Registry
 from multistable.rl import AgentConfig
@@ -67,15 +67,15 @@ def settings() -> Table:
     return made
 
 
-def paper() -> Table:
-    """The paper's experiments."""
+def every_experiment() -> Table:
+    """The experiments."""
     made = table("experiment", "claims", "", "of the paper", title="Experiments")
     for name, experiment in experiments().items():
         made.add_row(name, ", ".join(experiment.claims), experiment.title, names(experiment.labels))
     return made
 
 
-TABLES = {"tasks": tasks, "cells": cells, "versions": versions, "settings": settings, "experiments": paper}
+TABLES = {"tasks": tasks, "cells": cells, "versions": versions, "settings": settings, "experiments": every_experiment}
 
 
 def _entries(registry: Registry[Any]) -> list[tuple[str, Any]]:
