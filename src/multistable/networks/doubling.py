@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from multistable.networks.convert import torch_cell, torch_recurrences
@@ -60,7 +60,8 @@ def _checked_cell(name: str, module: nn.RNNBase | RNN) -> tuple[Any, dict[str, A
 
 def _cell_of(name: str, network: RNN) -> tuple[Any, dict[str, Any]]:
     """The cell of an ``ms.RNN`` of single layers and the options it was made with, which it has as attributes."""
-    layers: list[Any] = [direction for layer in network.layers for direction in layer.directions]
+    stack: list[Any] = list(network.layers)
+    layers = [direction for layer in stack for direction in layer.directions]
     kinds = {type(cell) for layer in layers for cell in layer.cells}
     if any(isinstance(layer, Double) for layer in layers) or len(kinds) > 1:
         raise ValueError(f"{name} must have single layers of one kind of cell to be replaced, got {network}")
@@ -68,14 +69,12 @@ def _cell_of(name: str, network: RNN) -> tuple[Any, dict[str, Any]]:
     names = options_of(kind)
     if names is None or not all(hasattr(cell, option) for option in names):
         raise ValueError(f"{name} must be of cells that keep their options to be replaced, got {kind.__name__}")
-    given = {option: getattr(cell, option) for option in names}
-    # A cell that was asked for another parameter has it, one that was not has None.
-    return kind, {o: value if isinstance(value, bool | str | int | float) else value is not None for o, value in given.items()}
+    options = {option: getattr(cell, option) for option in names}
+    # A cell that was asked for a parameter has it, one that was not has None.
+    return kind, {o: v is not None if v is None or isinstance(v, Tensor) else v for o, v in options.items()}
 
 
-def _double(
-    module: nn.RNNBase | RNN, cell: Any, options: dict[str, Any], generator: torch.Generator | None
-) -> RNN:
+def _double(module: nn.RNNBase | RNN, cell: Any, options: dict[str, Any], generator: torch.Generator | None) -> RNN:
     like = next(module.parameters())
     network = RNN(
         cell,

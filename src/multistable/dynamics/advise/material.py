@@ -16,7 +16,7 @@ from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.reading import global_randomness_kept, numbers_of, sequence_set
 from multistable.dynamics.system.sequences import SequenceSet
 
-MOST_SEQUENCES, MOST_NUMBERS = 6_000, 2**25
+MOST_SEQUENCES, MOST_NUMBERS = 6_000, 2**26
 """What is read of the data: more sequences or more numbers than these make no probe better that takes a minute."""
 LABELS = ("labels", "label", "targets", "target", "y")
 """The entries of a dict batch that are its targets, if the caller does not say which."""
@@ -63,7 +63,6 @@ class Material:
         batches: what the model is run on, on its device; of a network its sequences, a :class:`SequenceSet`.
         targets: of a model the targets of each batch; of a network None.
         read: what the first part of the model reads; of a network its sequences.
-        parts: the names of the parts.
         answers: the targets in one form, in the order of ``read``; None where there are none.
         why_not: why there are no answers.
     """
@@ -73,7 +72,6 @@ class Material:
     batches: Any
     targets: list[Any] | None
     read: SequenceSet
-    parts: list[str]
     answers: Answers | None
     why_not: str
 
@@ -97,7 +95,7 @@ def _of_network(rnn: nn.Module, sequences: Any, targets: Chosen) -> Material:
     if targets is None and found is not None and len(found) == 1 and _are_lengths(found[0], data):
         found = None
     answers, why = _answers(found, data, time_first=not batch_first)
-    return Material(rnn, True, data, None, data, [""], answers, why)
+    return Material(rnn, True, data, None, data, answers, why)
 
 
 def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | None, forward: Forward | None) -> Material:
@@ -106,12 +104,17 @@ def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | Non
     if not batches:
         raise ValueError("batches must not be empty, got none (an iterator can be read only once)")
     found = _chosen(batches, targets, whole=None)
-    rows = sum(map(_rows, found or batches))
-    reads = each_part(lambda network, data, turn: (turn.name, data), model, batches, part=part, forward=forward, least=max(rows, 1))
-    by_name = reads if isinstance(reads, dict) else {"": reads}
-    read = next(iter(by_name.values()))[1]
-    answers, why = _answers(found, read, time_first=False)
-    return Material(model, False, batches, found, read, list(by_name), answers, why)
+
+    def read_of(some: list[Any]) -> SequenceSet:
+        least = max(1, sum(map(_rows, some)))
+        reads = each_part(lambda _, data, turn: data, model, some, part=part, forward=forward, least=least)
+        return next(iter(reads.values())) if isinstance(reads, dict) else reads
+
+    # What a part reads may be far larger than a batch of tokens: no more is kept than the probes of it need.
+    some = max(1, min(len(batches), MOST_NUMBERS // read_of(batches[:1]).numbers.numel()))
+    read = read_of(batches[:some])
+    answers, why = _answers(None if found is None else found[:some], read, time_first=False)
+    return Material(model, False, batches, found, read, answers, why)
 
 
 def _several(sequences: Any) -> bool:
@@ -169,8 +172,8 @@ def _chosen(batches: list[Any], targets: Chosen, whole: int | None) -> list[Any]
             return [batch[targets] for batch in batches]
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(
-                f"targets must be an entry of each batch, or targets(batch), or the targets themselves, got {targets!r}, "
-                f"which a batch of type {type(batches[0]).__name__} does not have"
+                "targets must be an entry of each batch, or targets(batch), or the targets themselves, got "
+                f"{targets!r}, which a batch of type {type(batches[0]).__name__} does not have"
             ) from error
     values = numbers_of("targets", targets, "a tensor, targets(batch), or the name or number of an entry of each batch")
     if whole is None and len(batches) > 1:

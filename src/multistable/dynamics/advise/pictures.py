@@ -11,7 +11,12 @@ from multistable.palette import COLOURS, GREY, INK, MARKERS
 
 def draw_window(axes: Axes, window: Window | None, lifetime: Any) -> None:
     """What a reader of the last w steps finds out, and how long small differences last."""
-    name_axes(axes, "steps before the answer that are read", "share of the loss of guessing saved", "how far back the targets reach")
+    name_axes(
+        axes,
+        "steps before the answer that are read",
+        "share of the loss of guessing saved",
+        "how far back the targets reach",
+    )
     if window is None:
         axes.text(0.5, 0.5, "not tried", transform=axes.transAxes, ha="center")
         return
@@ -20,7 +25,14 @@ def draw_window(axes: Axes, window: Window | None, lifetime: Any) -> None:
     for value in lifetimes:
         if 0 < value <= window.lengths[-1]:
             axes.axvline(value, color=GREY, linestyle="--")
-            axes.annotate("lifetime of\na difference", (value, 1.0), xytext=(4, 0), textcoords="offset points", va="top", color=INK)
+            axes.annotate(
+                "lifetime of\na difference",
+                (value, 1.0),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="top",
+                color=INK,
+            )
     axes.set_xscale("log", base=2)
     axes.set_xticks(window.lengths, [str(length) for length in window.lengths])
     axes.set_ylim(-0.05, 1.05)

@@ -67,8 +67,14 @@ def decided(found: Found) -> tuple[str | None, list[str]]:
     if window.needed <= found.reach:
         return "none", [*reasons, "What the targets need is near enough for a network without a warmup."]
     if window.nearest > found.reach:
-        return _easier(found.trial), [*reasons, "Nothing nearer leads a network to what it needs: a warmup is made for this."]
-    return None, [*reasons, "The targets need both what is near and what is far: only training tells which version is better."]
+        return _easier(found.trial), [
+            *reasons,
+            "Nothing nearer leads a network to what it needs: a warmup is made for this.",
+        ]
+    return None, [
+        *reasons,
+        "The targets need both what is near and what is far: only training tells which version is better.",
+    ]
 
 
 def _easier(trial: Trial | None) -> str:
@@ -79,11 +85,15 @@ def _easier(trial: Trial | None) -> str:
 
 def _of_dynamics(found: Found) -> list[str]:
     many = (
-        "all states end at one attractor" if found.vaa < 1.5 * found.one
-        else "states end at several attractors" if found.vaa < MULTISTABLE else "most states end apart"
+        "all states end at one attractor"
+        if found.vaa < 1.5 * found.one
+        else "states end at several attractors"
+        if found.vaa < MULTISTABLE
+        else "most states end apart"
     )
     lasts = (
-        "Small differences do not fade" if math.isinf(found.lifetime)
+        "Small differences do not fade"
+        if math.isinf(found.lifetime)
         else f"A small difference fades to 1/e within {_steps(found.lifetime)}"
     )
     return [
@@ -99,16 +109,17 @@ def _of_window(found: Found) -> list[str]:
     whole = window.lengths[-1]
     if window.needed is None or window.nearest is None:
         return [
-            f"A reader of all {whole} steps, which is no recurrent network, does not answer better than by guessing: "
+            f"A reader of all {whole} steps, no recurrent network, does not answer better than by guessing: "
             "either the targets do not depend on the sequences, or in a way that it does not find."
         ]
     scores = dict(zip(window.lengths, window.scores, strict=True))
-    said = f"A reader of all {whole} steps, which is no recurrent network, saves {scores[whole]:.0%} of the loss of guessing"
+    said = f"A reader of all {whole} steps, no recurrent network, saves {scores[whole]:.0%} of the loss of guessing"
     if window.needed == window.lengths[0]:
         return [f"{said}, and one of the last {window.needed} as much."]
     below = window.lengths[window.lengths.index(window.needed) - 1]
     near = (
-        f"the last {below} steps alone are worth nothing" if window.nearest == window.needed
+        f"the last {below} steps alone are worth nothing"
+        if window.nearest == window.needed
         else f"the last {below} steps alone save {scores[below]:.0%}, and it takes {window.nearest} to save any"
     )
     return [f"{said}; {near}."]

@@ -48,15 +48,14 @@ def advise(
     """Say whether to warm up a network for a task, by a few cheap probes. The network is not changed.
 
     It measures how many attractors the network reaches and how long differences between states last. With targets it
-    also finds out how far back these reach: a reader that is no recurrent network sees the last 2, 4, 8 ... steps before
-    an answer alone, and the probe compares how well it answers. And it trains three copies for a short while: the
-    network as it is, warmed up, and with double layers that are warmed up. Where the probes do not tell, ``warmup`` is
-    None.
+    also finds out how far back these reach: a reader that is no recurrent network answers from the last 2, 4, 8 ...
+    steps alone, on sequences that are held out. And it trains three copies for a short while: the network as it is,
+    warmed up, and with double layers that are warmed up. Where the probes do not tell, ``warmup`` is None.
 
     Args:
         rnn: a network, or a model with recurrent parts inside, see :func:`measure`; before it is trained.
-        sequences: its sequences or batches, see :func:`measure`; of those with targets up to 6,000 sequences are read. A
-            bare network that is not a model is trained with a linear readout.
+        sequences: its sequences or batches, see :func:`measure`; of those with targets up to 6,000 sequences are read.
+            A network that is not inside a model is trained with a linear readout.
         targets: where the targets are. If it is not given, in ``batch[1]`` of a tuple or list, or of a dict under
             ``labels``, ``label``, ``targets``, ``target`` or ``y``. Else the number or name of an entry of each batch,
             ``targets(batch)``, or, for a tensor of sequences, the targets themselves. Classes are integers, all else
@@ -73,7 +72,9 @@ def advise(
         forward: ``forward(model, batch)``, see :func:`measure`.
     """
     if isinstance(unwrapped(rnn), Ensemble):
-        raise TypeError("rnn must be a single network or a model, got an Ensemble: take one of its networks, .unstack()")
+        raise TypeError(
+            "rnn must be a single network or a model, got an Ensemble: take one of its networks, .unstack()"
+        )
     if loss is not None:
         check_callable("loss", loss, "called as loss(output, target)")
     steps, lr = count("steps", steps), positive_number("lr", lr)
@@ -131,7 +132,7 @@ def _window(given: Material, missing: dict[str, str], generator: torch.Generator
     if given.answers is None:
         missing["window"] = given.why_not
         return None
-    if any(name.endswith(("reverse", "backward")) for name in given.parts):
+    if any(getattr(module, "bidirectional", False) for module in given.model.modules()):
         missing["window"] = "a bidirectional network reads from both ends"
         return None
     u, lengths = rows_of(given.read, given.model)

@@ -4,7 +4,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,7 +26,7 @@ PIECE = 32
 HELD, MOST_HELD, FEWEST = 0.25, 16, 4
 """The share of the pieces that is held out, the most of them, and the fewest that are enough."""
 LOOKS, SAME = 20, 3
-"""How often the held-out pieces are looked at; and how many looks in a row must find the same version best to end it."""
+"""How often the held-out pieces are looked at, and how many looks in a row must find the same version best."""
 ENOUGH = 0.7
 """The share of what the reader of windows saves that the best version must save before training ends early."""
 LEARNED = 0.1
@@ -174,7 +174,8 @@ def usual_loss(output: Any, target: Any) -> Tensor:
     if not target.is_floating_point() and squeezed.shape == output.shape[:-1]:
         return functional.cross_entropy(output.flatten(0, -2), squeezed.long().flatten(), ignore_index=IGNORED)
     raise NoTrialError(
-        f"outputs of shape {tuple(output.shape)} and targets of shape {tuple(target.shape)} do not say the loss: pass loss="
+        f"outputs of shape {tuple(output.shape)} and targets of shape {tuple(target.shape)} do not say the loss; "
+        "loss= does"
     )
 
 
@@ -253,13 +254,13 @@ def _rows(batch: Any, n: int, start: int, end: int) -> Any:
         if batch.dim() and len(batch) == n:
             return batch[start:end]
         return batch[:, start:end] if batch.dim() > 1 and batch.shape[1] == n else None
-    if isinstance(batch, PackedSequence) or not isinstance(batch, Mapping | DICTS | tuple | list) or not len(batch):
+    if isinstance(batch, DICTS):
+        entries = _rows(list(batch.values()), n, start, end)
+        return None if entries is None else dict(zip(batch, entries, strict=True))
+    if isinstance(batch, PackedSequence) or not isinstance(batch, tuple | list) or not batch:
         return None
-    named = isinstance(batch, Mapping | DICTS)
-    entries = [_rows(entry, n, start, end) for entry in (batch.values() if named else batch)]
-    if any(entry is None for entry in entries):
-        return None
-    return dict(zip(batch, entries, strict=True)) if named else type(batch)(entries)
+    found = [_rows(entry, n, start, end) for entry in batch]
+    return None if any(entry is None for entry in found) else found
 
 
 def copied(given: Material, seed: int) -> nn.Module:
@@ -327,9 +328,8 @@ def _random(seed: int) -> Iterator[None]:
         yield
 
 
-def _step(model: nn.Module, adjust: torch.optim.Optimizer, piece: tuple[Any, Any], forward: Forward, loss: Loss) -> None:
-    batch, target = piece
-    value = loss(forward(model, batch), target)
+def _step(model: nn.Module, adjust: Any, piece: tuple[Any, Any], forward: Forward, loss: Loss) -> None:
+    value = loss(forward(model, piece[0]), piece[1])
     adjust.zero_grad()
     value.backward()
     nn.utils.clip_grad_norm_(_trainable(model), 1.0)
@@ -369,6 +369,6 @@ def _guessing(
         value.backward()
         return value
 
-    adjust.step(closure)  # type: ignore[no-untyped-call]
+    adjust.step(closure)
     with torch.no_grad():
         return found(range(len(held))).double().cpu()

@@ -1,8 +1,8 @@
 """How far back the targets reach: what a reader finds out who sees the last w steps before each answer alone.
 
-The reader is no recurrent network, so that it does not share the difficulty in question. It sees all steps of its window
-at once: it attends to some by what they hold and by how long ago they were, and takes their mean and a product with
-weights for each lag. One reader is trained for all windows, which are drawn anew for each sequence.
+The reader is no recurrent network, so that it does not share the difficulty in question. It sees all steps of its
+window at once: it attends to some by what they hold and by how long ago they were, and takes their mean and a product
+with weights for each lag. One reader is trained for all windows, which are drawn anew for each sequence.
 """
 
 import math
@@ -106,7 +106,7 @@ def window(u: Tensor, lengths: Tensor, answers: Answers, generator: torch.Genera
 def _trained(
     reader: "_Reader", data: tuple[Tensor, Tensor, Tensor], held: int, windows: list[int], generator: torch.Generator
 ) -> Tensor:
-    """Train the reader on all sequences after the ``held`` first, and return the losses ``(windows, held)`` of these."""
+    """Train the reader on all sequences but the ``held`` first, and return the losses ``(windows, held)`` of these."""
     u, places, values = data
     adjust = torch.optim.AdamW(reader.parameters(), lr=RATE, weight_decay=DECAY)
     rate = torch.optim.lr_scheduler.LambdaLR(adjust, lambda step: min(1.0, (step + 1) / 20) * (1 - 0.9 * step / STEPS))
@@ -187,7 +187,7 @@ class _Reader(nn.Module):
             nn.init.zeros_(table.weight)
 
     def forward(self, u: Tensor, places: Tensor, seen: Tensor) -> Tensor:
-        """The answers ``(n, r, k)`` at the steps ``places (n, r)`` of ``u (n, T, features)``, by ``seen (n,)`` steps."""
+        """The answers ``(n, r, k)`` at steps ``places (n, r)`` of ``u (n, T, features)``, from the last ``seen (n,)``."""
         time = torch.arange(u.shape[1], device=u.device)
         before = functional.pad(u, (0, 0, 1, 0))[:, :-1]
         each = self.step(torch.cat([u, before], dim=-1))
@@ -197,8 +197,7 @@ class _Reader(nn.Module):
         pairs = shown & ((lag + 1 < seen.view(-1, 1, 1)) | (time == 0))
         last = each.gather(1, _wide(places, WIDTH))
         query, key, value = (
-            made(x).unflatten(-1, (HEADS, -1))
-            for made, x in ((self.query, last), (self.key, each), (self.value, each))
+            made(x).unflatten(-1, (HEADS, -1)) for made, x in ((self.query, last), (self.key, each), (self.value, each))
         )
         match = torch.einsum("nrhd,nthd->nrth", query, key) / math.sqrt(WIDTH / HEADS)
         match = match + self.by_lag(self._bucket(lag)) + self.by_place(time.clamp(max=FIRST))

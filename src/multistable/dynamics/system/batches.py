@@ -90,6 +90,7 @@ def _each(batches: Any, model: nn.Module) -> Iterator[Any]:
 
 
 def is_batch(batches: Any) -> bool:
+    """Whether this is a single batch."""
     if isinstance(batches, tuple):
         return any(isinstance(entry, Tensor | np.ndarray) for entry in batches)
     return isinstance(batches, Tensor | np.ndarray | Mapping)
