@@ -32,7 +32,7 @@ LONGEST = 60
 """Seconds after which a call counts as hanging: the longest takes a tenth of one."""
 
 NOT_CALLED = {
-    *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "Hidden", "HiddenAndMemory"),
+    *("Advice", "Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "Hidden", "HiddenAndMemory"),
     *("Change", "Continuation", "FixedPoints", "Portrait"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),

@@ -18,6 +18,7 @@ ROOMS = [
     "dynamics.system",
     "dynamics.measure",
     "dynamics.warmup",
+    "dynamics.advise",
     "integrations",
     "tasks",
     "training",

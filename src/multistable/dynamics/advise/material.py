@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from multistable.arguments import shown
-from multistable.dynamics.system.batches import DICTS, Forward, batches_of, is_batch, is_rows
+from multistable.dynamics.system.batches import Forward, batches_of, is_batch, is_rows
 from multistable.dynamics.system.models import each_part, is_network
 from multistable.dynamics.system.modules import example_of
 from multistable.dynamics.system.reading import global_randomness_kept, numbers_of, sequence_set
@@ -144,7 +144,7 @@ def tensors_of(batch: Any) -> list[Tensor]:
         return [batch]
     if isinstance(batch, PackedSequence):
         return [batch.data]
-    entries = batch.values() if isinstance(batch, Mapping | DICTS) else batch if isinstance(batch, tuple | list) else ()
+    entries = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else ()
     return list(itertools.chain.from_iterable(map(tensors_of, entries)))
 
 
@@ -188,7 +188,7 @@ def _chosen(batches: list[Any], targets: Chosen, whole: int | None) -> list[Any]
 
 def _usual(batch: Any) -> Any:
     """The targets of a batch where they usually are."""
-    if isinstance(batch, Mapping | DICTS):
+    if isinstance(batch, Mapping):
         return next((batch[name] for name in LABELS if name in batch), None)
     is_pair = isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence) and len(batch) > 1
     if not is_pair:

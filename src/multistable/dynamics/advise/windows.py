@@ -1,8 +1,9 @@
 """How far back the targets reach: what a reader finds out who sees the last w steps before each answer alone.
 
 The reader is no recurrent network, so that it does not share the difficulty in question. It sees all steps of its
-window at once: it attends to some by what they hold and by how long ago they were, and takes their mean and a product
-with weights for each lag. One reader is trained for all windows, which are drawn anew for each sequence.
+window at once: it attends to some by what they hold and by how long ago they were, and takes their mean, the first and
+the last, and a product with weights for each lag. One reader is trained for all windows, which are drawn anew for
+each sequence.
 """
 
 import math
@@ -178,7 +179,7 @@ class _Reader(nn.Module):
         weighted = longest * features <= MOST_WEIGHTED
         self.weighted = nn.Linear(longest * features, 2 * WIDTH) if weighted else None
         self.answer = nn.Sequential(
-            nn.Linear((3 + 2 * weighted) * WIDTH, BEHIND), nn.GELU(), nn.Linear(BEHIND, outputs)
+            nn.Linear((4 + 2 * weighted) * WIDTH, BEHIND), nn.GELU(), nn.Linear(BEHIND, outputs)
         )
         for weights in self.parameters():  # drawn from the generator: the global one is the user's
             bound = 1 / math.sqrt(weights.shape[-1])
@@ -187,7 +188,7 @@ class _Reader(nn.Module):
             nn.init.zeros_(table.weight)
 
     def forward(self, u: Tensor, places: Tensor, seen: Tensor) -> Tensor:
-        """The answers ``(n, r, k)`` at steps ``places (n, r)`` of ``u (n, T, features)``, from the last ``seen (n,)``."""
+        """The answers ``(n, r, k)`` at steps ``places (n, r)`` of ``u (n, T, features)``, from ``seen (n,)`` steps."""
         time = torch.arange(u.shape[1], device=u.device)
         before = functional.pad(u, (0, 0, 1, 0))[:, :-1]
         each = self.step(torch.cat([u, before], dim=-1))
@@ -204,7 +205,8 @@ class _Reader(nn.Module):
         attention = match.masked_fill(~pairs.unsqueeze(-1), -torch.inf).softmax(dim=2)
         found = torch.einsum("nrth,nthd->nrhd", attention, value).flatten(-2)
         mean = torch.einsum("nrt,ntd->nrd", pairs.to(u.dtype), each) / (3 * math.sqrt(u.shape[1]))
-        known = [found, mean, last]
+        first = each[:, :1] * pairs[..., :1]
+        known = [found, mean, last, first]
         if self.weighted is not None:
             back = (places.unsqueeze(-1) - time).clamp_min(0)  # lag 0, 1, ...
             by_lag = u.unsqueeze(1).expand(-1, places.shape[1], -1, -1)
