@@ -49,8 +49,6 @@ TUNED: list[Task] = [
     AssociativeRecall(50),
     SparseParity(50),
     Adding(100),
-    Adding(400),
-    Adding(1000),
 ]
 """The tasks on which the thresholds of the rule were chosen."""
 HELD_OUT: list[Task] = [NoisySine(50), DelayedMatch(50), SelectiveCopying(50), SmallPermutedMNIST(7)]

@@ -248,7 +248,7 @@ STRATEGIES = {
     "advise.steps": choices("0; 1; np.int64(2)", "-1; None; True; '3'; nan; inf; [3]; 2.5; {}; object(); 3j", "2.0"),
     "targets": choices(
         "None; torch.arange(6) % 2; torch.randn(6); [0, 1, 0, 1, 0, 1]; lambda batch: torch.zeros(6); np.ones(6)",
-        "object(); 'labels'; {}; torch.zeros(5); 'x'; nan; torch.tensor(3.0); 0.5; torch.zeros(6, dtype=torch.complex64)",
+        "object(); 'labels'; {}; torch.zeros(5); nan; torch.tensor(3.0); 0.5; torch.zeros(6, dtype=torch.complex64)",
         "0; 1; torch.full((6,), nan); torch.zeros(6).to_sparse(); lambda batch: None",
     ),
     "loss": choices(

@@ -27,8 +27,9 @@ HELD, MOST_HELD, FEWEST = 0.25, 16, 4
 """The share of the pieces that is held out, the most of them, and the fewest that are enough."""
 LOOKS, SAME = 20, 3
 """How often the held-out pieces are looked at, and how many looks in a row must find the same version best."""
-ENOUGH = 0.7
-"""The share of what the reader of windows saves that the best version must save before training ends early."""
+ENOUGH, PERFECT = 0.9, 0.95
+"""Training ends early once the best version saves so much of what the reader of windows does; and where the reader has
+found nothing, so much of the loss of guessing. Before, a version that learns later may still come out ahead."""
 LEARNED = 0.1
 """The share of the loss of guessing that a version must save to have learned anything."""
 AS_GOOD = 0.9
@@ -153,7 +154,7 @@ def _clear(verdicts: list[tuple[str | None, dict[str, float]]], aim: float) -> b
     last = [best for best, _ in verdicts[-SAME:]]
     if len(last) < SAME or last[-1] is None or len(set(last)) > 1:
         return False
-    return max(verdicts[-1][1].values()) >= ENOUGH * aim
+    return max(verdicts[-1][1].values()) >= (ENOUGH * aim if aim > LEARNED else PERFECT)
 
 
 def usual_loss(output: Any, target: Any) -> Tensor:
