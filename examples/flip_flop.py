@@ -16,35 +16,23 @@ from torch import Tensor, nn
 
 import multistable as ms
 from multistable.experiments.figures import png
+from multistable.tasks import FlipFlop
 
-BITS, PULSES = 3, 0.1
-
-
-def flip_flop(time: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, both ``(time, n, 3)``: pulses, and the sign of the last one. The first step sets all bits."""
-    chance = torch.rand(time, n, BITS, generator=generator)
-    chance[0] = 0
-    signs = torch.randint(0, 2, (time, n, BITS), generator=generator) * 2.0 - 1
-    inputs = torch.where(chance < PULSES, signs, 0)
-    targets = torch.zeros_like(inputs)
-    held = inputs[0]
-    for t, pulses in enumerate(inputs):
-        held = torch.where(pulses != 0, pulses, held)
-        targets[t] = held
-    return inputs, targets
+BITS = 3
 
 
 def train(rnn: nn.RNNBase, steps: int, generator: torch.Generator, batch: int = 128, time: int = 40) -> nn.Linear:
     """Train a network and its readout, which is returned."""
+    task = FlipFlop(time, bits=BITS)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         readout = nn.Linear(rnn.hidden_size, BITS)
     optimiser = torch.optim.Adam([*rnn.parameters(), *readout.parameters()], lr=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
-        inputs, targets = flip_flop(time, batch, generator)
+        inputs, targets = task.draw(batch, generator)
         output, _ = rnn(inputs)
-        loss = (readout(output) - targets).square().mean()
+        loss = task.loss(readout(output), targets)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(rnn.parameters(), 1.0)
@@ -53,9 +41,14 @@ def train(rnn: nn.RNNBase, steps: int, generator: torch.Generator, batch: int = 
     return readout
 
 
+def held_bits(found: ms.Attractors, targets: Tensor) -> Tensor:
+    """The bits ``(states, 3)`` that the states should hold, from the targets of the task ``(n, T * 3)``."""
+    return targets.unflatten(-1, (-1, BITS))[found.origins, found.times - 1]
+
+
 def agreement(found: ms.Attractors, targets: Tensor) -> float:
     """The share of states whose attractor is the one of their bits: of each attractor the most common bits count."""
-    bits = (targets[found.times - 1, found.origins] > 0).long() @ torch.tensor([4, 2, 1])
+    bits = (held_bits(found, targets) > 0).long() @ torch.tensor([4, 2, 1])
     most_common = [int(bits[found.labels == i].mode().values) for i in range(len(found))]
     expected = torch.tensor([*most_common, -1])[found.labels]
     return float((expected == bits).double().mean()) if len({*most_common}) == len(found) else 0.0
@@ -75,11 +68,11 @@ def main() -> None:
     torch.manual_seed(asked.seed)
     generator = torch.Generator().manual_seed(asked.seed)
     rnn = getattr(nn, asked.cell)(BITS, asked.hidden)
-    inputs, targets = flip_flop(60, 400, generator)
+    inputs, targets = FlipFlop(60, bits=BITS).draw(400, generator)
 
     def tell(when: str) -> ms.Attractors:
         found = ms.attractors(rnn, inputs, inputs="zero", generator=torch.Generator().manual_seed(1))
-        held = found.bits(targets[found.times - 1, found.origins])
+        held = found.bits(held_bits(found, targets))
         print(f"{when}: {found}\n  it holds {held:.2f} of 3 bits when nothing comes")
         return found
 

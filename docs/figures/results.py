@@ -9,7 +9,7 @@ printed as Markdown.
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from warmed_networks import EARLY, MANY, Kept, LastLayer, learned, warmed_by
 
 from multistable.dynamics.warmup.history import RECENT_STEPS
 from multistable.experiments.archive import read_results, write_results
+from multistable.experiments.catalogue import experiments
 from multistable.experiments.claims import CLAIMS, Answer
 from multistable.experiments.claims.auxiliary import LOW
 from multistable.experiments.experiment import Picture, Result, finished, grouped
 from multistable.experiments.figures import png
-from multistable.experiments.paper import experiments
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, FOUR_VERSIONS, grid
 from multistable.experiments.paper.tmaze import KINDS
 from multistable.experiments.pictures import Bars, Curves, Rows
@@ -47,6 +47,7 @@ class Page:
         claims: the claims that they bear on.
         tables: further tables to print.
         shared: other pages whose files have some of these runs.
+        courses: whether VAA* at each step of the warmups is stored; nothing else needs as much room.
     """
 
     runs: list[Config]
@@ -54,6 +55,7 @@ class Page:
     claims: tuple[str, ...] = ()
     tables: tuple[Callable[[Sequence[Result]], Rows], ...] = ()
     shared: tuple[str, ...] = ()
+    courses: bool = True
 
 
 def classic(config: RunConfig) -> str | None:
@@ -255,6 +257,7 @@ PAGES = {
     "impact_k_small": small("impact-k"),
     "random_warmup_small": small("random-warmup-copy", "random-warmup-denoising"),
     "attractors_small": small("attractors-copy", "attractors-denoising"),
+    "when": replace(small("when"), courses=False),
     # The others have one curve or bar for all tasks.
     "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),
 }
@@ -277,8 +280,16 @@ def verdicts(claims: tuple[str, ...], results: list[Result]) -> str:
     return table(["claim", "verdict by these runs alone", "comparisons"], rows)
 
 
-def store(runs: list[Config], out: Path, stored: Path) -> None:
+def without_course(result: Result) -> Result:
+    """A result without VAA* at each step of its warmup."""
+    kept = {name: value for name, value in (result.warmup or {}).items() if name != "vaa_star"}
+    return replace(result, warmup=kept or None)
+
+
+def store(runs: list[Config], out: Path, stored: Path, *, courses: bool = True) -> None:
     """Add the results of the finished runs to those that are stored, in the order of the runs.
+
+    The courses of their warmups are stored if ``courses`` says so.
 
     Writes nothing and ends the script where no run is finished, or where a stored run is not among ``runs``.
     """
@@ -290,7 +301,8 @@ def store(runs: list[Config], out: Path, stored: Path) -> None:
         some = f"{len(others)} runs that are not of this page, such as {min(others)}"
         raise SystemExit(f"{stored} has results of {some}; nothing was written")
     results = {result.config.name: result for result in [*known, *found]}
-    write_results((results[config.name] for config in runs if config.name in results), stored)
+    ordered = [results[config.name] for config in runs if config.name in results]
+    write_results(ordered if courses else map(without_course, ordered), stored)
 
 
 def of_page(page: Page, stored: Path) -> list[Result]:
@@ -308,7 +320,7 @@ def main() -> None:
     arguments = parser.parse_args()
     page, stored = PAGES[arguments.page], RESULTS / f"{arguments.page}.json"
     if arguments.runs:
-        store(page.runs, arguments.runs, stored)
+        store(page.runs, arguments.runs, stored, courses=page.courses)
     results = of_page(page, stored)
     if not results:
         raise SystemExit(f"there are no results in {stored}: --runs takes them from a folder of finished runs")

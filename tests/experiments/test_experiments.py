@@ -7,10 +7,10 @@ import pytest
 
 from multistable.experiments.agent_pictures import running_mean
 from multistable.experiments.archive import CURVE_DIGITS, DIGITS, read_results, write_results
+from multistable.experiments.catalogue import experiments
 from multistable.experiments.claims import CLAIMS
 from multistable.experiments.estimate import seconds
 from multistable.experiments.experiment import Result, finished
-from multistable.experiments.paper import experiments
 from multistable.experiments.pictures import Bars
 from multistable.experiments.report import wall_time
 from multistable.experiments.reproduce import Deadline, OutOfTimeError, plan, reproduce
@@ -36,7 +36,7 @@ def test_every_experiment_has_runs_at_every_scale(scale):
     for experiment in ALL.values():
         configs = experiment.at(scale)
         assert len({config.name for config in configs}) == len(configs)
-        assert {config.seed for config in configs} == set(range(scale.seeds_of(configs[0])))
+        assert {config.seed for config in configs} == set(range(experiment.sized(scale).seeds_of(configs[0])))
         assert all(shared.setdefault(config.name, config) == config for config in configs)
         assert all(seconds([config], "cpu") > seconds([config], "cuda") > 0 for config in configs if config.seed == 0)
 

@@ -111,6 +111,7 @@ class Experiment:
         pictures: what is drawn.
         claims: the names of the claims it bears on.
         then: makes the runs that follow from the results of ``runs`` at a scale; by default there are none.
+        sized: makes of a scale the sizes of this experiment at it; by default those of the scale.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Experiment:
     pictures: tuple[Picture, ...]
     claims: tuple[str, ...]
     then: Callable[[Sequence[Result], Scale], Sequence[Config]] | None = None
+    sized: Callable[[Scale], Scale] = lambda scale: scale
 
     def at(self, scale: Scale, source: Source | None = None) -> list[Config]:
         """The runs at a scale, each once, and the runs that follow from them once all of them have results."""
@@ -150,7 +152,7 @@ def declared_in(package: str, path: Iterable[str]) -> dict[str, Experiment]:
 @lru_cache
 def _planned(experiment: Experiment, scale: Scale) -> tuple[Config, ...]:
     """The runs at a scale, kept in memory: there are thousands, and the verdict on every claim asks for them."""
-    return tuple({config.name: config for config in scale.of(experiment.runs)}.values())
+    return tuple({config.name: config for config in experiment.sized(scale).of(experiment.runs)}.values())
 
 
 def grouped(results: Iterable[Result], key: Callable[[Config], Any]) -> dict[Any, list[Result]]:

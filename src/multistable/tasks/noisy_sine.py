@@ -19,7 +19,7 @@ class NoisySine(Numbers):
     The period is U(10, 30) time steps, the phase anything. A squared error of 0 is out of reach: the noise limits it.
     """
 
-    noise: float = setting(0.3, "Standard deviation of the noise.", unchanged(positive_number), TASK)
+    noise: float = setting(0.5, "Standard deviation of the noise.", unchanged(positive_number), TASK)
 
     input_size = 1
     guessing = 0.5
