@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import multistable as ms
 from models import FEATURES, TIME, TOKENS, Classifier, Packed
 from multistable.dynamics.advise.material import IGNORED, material
-from multistable.dynamics.advise.trial import NoTrialError, _cut, usual_loss
+from multistable.dynamics.advise.pieces import NoTrialError, cut, usual_loss
 
 N = 12
 
@@ -145,16 +145,22 @@ def test_targets_that_cannot_be_matched():
         assert read(gru(), X, targets).why_not == why
 
 
-def test_batches_are_cut_where_their_rows_can_be_told():
-    n = 70
-    time_first, rows = torch.randn(TIME, n, 2), torch.arange(n)
-    pieces = list(_cut({"x": time_first, "y": [rows, rows]}, rows))
-    assert [len(target) for _, target in pieces] == [32, 32, 6]
-    for batch, target in pieces:
-        assert torch.equal(batch["x"], time_first[:, target])
-        assert torch.equal(batch["y"][1], target)
-    for whole in ((time_first, 3), (rows, pack_sequence([rows]))):
-        assert list(_cut(whole, rows)) == [(whole, rows)]
+@pytest.mark.parametrize("rows_dim", [0, 1])
+def test_batches_are_cut_where_their_rows_can_be_told(rows_dim):
+    n, generator = 70, torch.Generator().manual_seed(0)
+    rows = torch.arange(n)
+    square, target = torch.randn(n, n, 2), rows if rows_dim == 0 else rows.expand(3, n)
+    pieces = list(cut({"x": square, "y": [rows, torch.randn(TIME, n)]}, target, rows_dim, generator))
+    assert [piece.shape[rows_dim] for _, piece in pieces] == [32, 32, 6]
+    seen = [piece.movedim(rows_dim, 0)[:, 0] if rows_dim else piece for _, piece in pieces]
+    assert torch.equal(torch.cat(seen).sort().values, rows)
+    assert not torch.equal(torch.cat(seen), rows)
+    for (batch, _), some in zip(pieces, seen, strict=True):
+        assert torch.equal(batch["x"], square.index_select(rows_dim, some))
+        assert torch.equal(batch["y"][0], some)
+    for whole in ((square, 3), (rows, pack_sequence([rows]))):
+        assert list(cut(whole, rows, 0, generator)) == [(whole, rows)]
+    assert list(cut(square, target, None, generator)) == [(square, target)]
 
 
 @pytest.mark.parametrize(

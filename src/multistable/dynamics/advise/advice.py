@@ -34,7 +34,7 @@ class Advice:
     lifetime: Any
     length: int
     window: Window | None = field(repr=False)
-    trial: Trial | None = field(repr=False, compare=False)
+    trial: Trial | None = field(repr=False)
 
     def __str__(self) -> str:
         lines = (textwrap.fill(reason, 100, initial_indent="- ", subsequent_indent="  ") for reason in self.reasons)

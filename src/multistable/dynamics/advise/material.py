@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +64,7 @@ class Material:
         targets: of a model the targets of each batch; of a network None.
         read: what the first part of the model reads; of a network its sequences.
         answers: the targets in one form, in the order of ``read``; None where there are none.
+        rows_dim: in which dimension the targets of a batch have their rows; None where that is not known.
         why_not: why there are no answers.
     """
 
@@ -73,7 +74,21 @@ class Material:
     targets: list[Any] | None
     read: SequenceSet
     answers: Answers | None
+    rows_dim: int | None
     why_not: str
+
+    def rows(self) -> tuple[Tensor, Tensor, Answers]:
+        """The sequences ``(n, T, features)``, zero after their end, on the device of the model; their lengths ``(n,)``
+        and answers. Of more than are needed some that are evenly spread."""
+        answers, data = cast(Answers, self.answers), self.read
+        most = max(1, min(len(data), MOST_SEQUENCES, MOST_NUMBERS // (int(data.lengths.max()) * data.features)))
+        taken = torch.linspace(0, len(data) - 1, most, device="cpu").round().long()
+        u, lengths = data.select(taken)
+        device = example_of(self.model).device
+        u, lengths = u.transpose(0, 1).to(device, torch.float32), lengths.to(device)
+        inside = torch.arange(u.shape[1], device=device) < lengths.unsqueeze(-1)
+        # Past its end a sequence may hold anything, also NaN.
+        return u.masked_fill(~inside.unsqueeze(-1), 0), lengths, replace(answers, values=answers.values[taken])
 
 
 def material(rnn: nn.Module, sequences: Any, targets: Chosen, part: str | None, forward: Forward | None) -> Material:
@@ -94,8 +109,7 @@ def _of_network(rnn: nn.Module, sequences: Any, targets: Chosen) -> Material:
     found = _chosen(batches, targets, whole=len(data))
     if targets is None and found is not None and len(found) == 1 and _are_lengths(found[0], data):
         found = None
-    answers, why = _answers(found, data, time_first=not batch_first)
-    return Material(rnn, True, data, None, data, answers, why)
+    return Material(rnn, True, data, None, data, *_answers(found, data, time_first=not batch_first))
 
 
 def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | None, forward: Forward | None) -> Material:
@@ -113,8 +127,8 @@ def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | Non
     # What a part reads may be far larger than a batch of tokens: no more is kept than the probes of it need.
     some = max(1, min(len(batches), MOST_NUMBERS // read_of(batches[:1]).numbers.numel()))
     read = read_of(batches[:some])
-    answers, why = _answers(None if found is None else found[:some], read, time_first=False)
-    return Material(model, False, batches, found, read, answers, why)
+    answers = _answers(None if found is None else found[:some], read, time_first=False)
+    return Material(model, False, batches, found, read, *answers)
 
 
 def _several(sequences: Any) -> bool:
@@ -203,35 +217,38 @@ def _are_lengths(target: Any, data: SequenceSet) -> bool:
     return target.shape == data.lengths.shape and torch.equal(target.cpu().double(), data.lengths.double())
 
 
-def _answers(found: list[Any] | None, data: SequenceSet, time_first: bool) -> tuple[Answers | None, str]:
-    """The targets in one form, in the order of the sequences; or why there are none."""
+def _answers(found: list[Any] | None, data: SequenceSet, time_first: bool) -> tuple[Answers | None, int | None, str]:
+    """The targets in one form in the order of the sequences, the dimension of their rows; or why there are none."""
     if found is None:
-        return None, "no targets were given"
+        return None, None, "no targets were given"
     if not all(isinstance(target, Tensor) for target in found):
-        return None, f"the targets are no tensors but of type {type(found[0]).__name__}"
-    by_rows = _by_rows([target.detach().cpu() for target in found], len(data), time_first)
-    if by_rows is None:
-        shapes = sorted({tuple(target.shape) for target in found})
-        return None, f"targets of shape {shapes[0]} could not be matched with the {len(data)} sequences that were read"
-    lengths, longest = data.lengths, int(data.lengths.max())
-    every_step = _is_every_step(by_rows, lengths)
+        return None, None, f"the targets are no tensors but of type {type(found[0]).__name__}"
+    dims = [dim for dim in ((1, 0) if time_first else (0, 1)) if _have_rows(found, dim, len(data))]
+    if not dims:
+        shape = tuple(found[0].shape)
+        return (
+            None,
+            None,
+            f"targets of shape {shape} could not be matched with the {len(data)} sequences that were read",
+        )
+    by_rows = [target.detach().cpu().movedim(dims[0], 0) for target in found]
+    every_step = _is_every_step(by_rows, data.lengths)
+    longest = int(data.lengths.max())
     if every_step:
         by_rows = [_padded(target, longest) for target in by_rows]
     if len({target.shape[1:] for target in by_rows}) > 1:
-        return None, "the targets of different batches have different shapes"
+        return None, dims[0], "the targets of different batches have different shapes"
     values = torch.cat(by_rows)
     if every_step:
-        past = torch.arange(longest, device="cpu") >= lengths.unsqueeze(-1)
+        past = torch.arange(longest, device="cpu") >= data.lengths.unsqueeze(-1)
         values[past] = torch.nan if values.is_floating_point() else IGNORED
-    return _in_one_form(values, every_step)
+    answers, why = _in_one_form(values, every_step)
+    return answers, dims[0], why
 
 
-def _by_rows(found: list[Tensor], n: int, time_first: bool) -> list[Tensor] | None:
-    """Targets with the sequences first, if they are so many; of the dimensions that fit, the likelier one."""
-    for dim in (1, 0) if time_first else (0, 1):
-        if all(target.dim() > dim for target in found) and sum(target.shape[dim] for target in found) == n:
-            return [target.movedim(dim, 0).clone() for target in found]
-    return None
+def _have_rows(targets: list[Tensor], dim: int, n: int) -> bool:
+    """Whether there are as many sequences as the targets have entries in a dimension."""
+    return all(target.dim() > dim for target in targets) and sum(target.shape[dim] for target in targets) == n
 
 
 def _is_every_step(targets: list[Tensor], lengths: Tensor) -> bool:
@@ -267,12 +284,3 @@ def _in_one_form(values: Tensor, every_step: bool) -> tuple[Answers | None, str]
     if classes > MOST_CLASSES:
         return None, f"the targets have {classes} classes, more than the {MOST_CLASSES} that a probe takes"
     return Answers(values, classes, every_step), ""
-
-
-def rows_of(data: SequenceSet, like: nn.Module) -> tuple[Tensor, Tensor]:
-    """All sequences as ``(n, T, features)``, zero after their end, on the device of the network; lengths ``(n,)``."""
-    u, lengths = data.select(torch.arange(len(data), device="cpu"))
-    device = example_of(like).device
-    u, lengths = u.transpose(0, 1).to(device, torch.float32), lengths.to(device)
-    inside = torch.arange(u.shape[1], device=device) < lengths.unsqueeze(-1)
-    return u * inside.unsqueeze(-1), lengths

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from multistable.arguments import check_callable, count, positive_number, truth_value
 from multistable.dynamics.advise.advice import Advice
-from multistable.dynamics.advise.material import Chosen, Material, material, rows_of
+from multistable.dynamics.advise.material import Chosen, Material, material
+from multistable.dynamics.advise.pieces import NoTrialError
 from multistable.dynamics.advise.rule import Found, decided
-from multistable.dynamics.advise.trial import NoTrialError, Training, Trial, trial
+from multistable.dynamics.advise.trial import Training, Trial, trial
 from multistable.dynamics.advise.windows import Window, window
 from multistable.dynamics.measure import lyapunov, measure
 from multistable.dynamics.system.batches import Forward, call
+from multistable.dynamics.system.contexts import on_the_cpu
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
@@ -82,7 +84,7 @@ def advise(
     progress = progress if progress is None else truth_value("progress", progress)
     draws = Draws(generator)
     seeds = [int(draws.integer(2**31)) for _ in range(4)]
-    with Line.showing("advice", progress) as line:
+    with torch.inference_mode(False), torch.enable_grad(), Line.showing("advice", progress) as line:
         line.tell("reading")
         given = material(rnn, sequences, targets, part, forward)
         measured = _of_parts(given, part, forward, lambda network, data: _dynamics(network, data, seeds[0], line))
@@ -122,7 +124,9 @@ def _dynamics(network: nn.Module, data: SequenceSet, seed: int, line: Line) -> t
     vaa = measure(network, data, generator=_from(seed), progress=False).vaa
     n = min(STATES, len(data))
     u, lengths = data.select(torch.arange(n, device="cpu"))
-    short = PaddedSequences(u[:FOLLOWED], lengths.clamp(max=FOLLOWED), before=data.states_before(torch.arange(n)))
+    short = PaddedSequences(
+        u[:FOLLOWED], lengths.clamp(max=FOLLOWED), before=data.states_before(torch.arange(n, device="cpu"))
+    )
     along = "sequences" if int(short.lengths.min()) >= LEAST else "data"
     found = lyapunov(network, short, inputs=along, batches=1, batch_size=n, steps=FOLLOWED, generator=_from(seed))
     return vaa, found.lifetime
@@ -135,8 +139,8 @@ def _window(given: Material, missing: dict[str, str], generator: torch.Generator
     if any(getattr(module, "bidirectional", False) for module in given.model.modules()):
         missing["window"] = "a bidirectional network reads from both ends"
         return None
-    u, lengths = rows_of(given.read, given.model)
-    found = window(u, lengths, given.answers, generator)
+    with on_the_cpu():
+        found = window(*given.rows(), generator)
     if found is None:
         missing["window"] = "there are too few sequences with targets, or all targets are the same"
     return found

@@ -4,25 +4,23 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.utils.rnn import PackedSequence
 
-from multistable.dynamics.advise.material import IGNORED, Answers, Material, rows_of
-from multistable.dynamics.system.batches import DICTS, Forward
+from multistable.arguments import shown
+from multistable.dynamics.advise.material import Material
+from multistable.dynamics.advise.pieces import Loss, NoTrialError, Piece, WithReadout, pieces_of, usual_loss
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.progress import Line
 from multistable.dynamics.system.reading import global_randomness_kept
 from multistable.dynamics.warmup import WarmupDivergedError, WarmupHistory, warmup
-from multistable.networks import RNN, doubled
+from multistable.networks import doubled
 
-PIECE = 32
-"""The sequences of a training step, where the user's batches can be cut into so many."""
 HELD, MOST_HELD, FEWEST = 0.25, 16, 4
 """The share of the pieces that is held out, the most of them, and the fewest that are enough."""
 LOOKS, SAME = 20, 3
@@ -43,12 +41,6 @@ WARMUP_SHARE = 0.5
 
 WARMED = ("whole", "double")
 """The versions that are warmed up."""
-
-Loss = Callable[[Any, Any], Tensor]
-
-
-class NoTrialError(Exception):
-    """No trial is possible; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +89,23 @@ class Training:
 
 def trial(given: Material, how: Training, generator: torch.Generator, line: Line) -> Trial:
     """Train the versions, each with the same pieces in the same order, until it is clear which is best."""
-    pieces = _pieces(given, generator)
+    pieces = pieces_of(given, generator)
     held = pieces[: min(MOST_HELD, max(FEWEST, int(HELD * len(pieces))))]
     others = pieces[len(held) :]
-    if len(held) < FEWEST or len(others) < FEWEST:
+    if len(others) < FEWEST:
         raise NoTrialError(f"there are only {len(pieces)} batches to train with and to hold out")
-    seed = int(torch.randint(2**31, (), generator=generator))
-    loss = how.loss or usual_loss
+    seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
+    loss = _checked(how.loss) if how.loss else usual_loss
     guess = _guessing(copied(given, seed), held, others, how.forward, loss)
     versions, missing = _versions(given, how, seed, line)
     adjust = {name: torch.optim.Adam(_trainable(model), lr=how.lr) for name, model in versions.items()}
-    order = torch.randint(len(others), (how.steps,), generator=generator).tolist()
-    steps: list[int] = [0]
-    losses: dict[str, list[float]] = {name: [] for name in versions}
+    order = torch.randint(len(others), (how.steps,), generator=generator, device="cpu").tolist()
+    steps, losses = [0], {name: list[float]() for name in versions}
     verdicts: list[tuple[str | None, dict[str, float]]] = []
+    took = 0.0
     for look in sorted({math.ceil(how.steps * share / LOOKS) for share in range(1, LOOKS + 1)}):
-        if time.monotonic() > how.deadline or _clear(verdicts, how.aim):
+        began = time.monotonic()
+        if began + took > how.deadline or _clear(verdicts, how.aim):
             break
         line.tell(f"training {len(versions)} copies, step {steps[-1]} of at most {how.steps}")
         ends: dict[str, Tensor] = {}
@@ -124,9 +117,22 @@ def trial(given: Material, how: Training, generator: torch.Generator, line: Line
             losses[name].append(float(ends[name].mean()))
         steps.append(look)
         verdicts.append(compared(ends, guess))
+        took = time.monotonic() - began
     if not verdicts:
         raise NoTrialError("the time was up before the copies were trained")
     return Trial(steps[1:], losses, None if guess is None else float(guess.mean()), *verdicts[-1], missing)
+
+
+def _checked(loss: Loss) -> Loss:
+    """The user's loss, with an error if it gives no number."""
+
+    def found(output: Any, target: Any) -> Tensor:
+        value = loss(output, target)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise TypeError(f"loss must return a tensor of one number, got {shown(value)}")
+        return value.squeeze()
+
+    return found
 
 
 def compared(ends: dict[str, Tensor], guess: Tensor | None) -> tuple[str | None, dict[str, float]]:
@@ -157,119 +163,15 @@ def _clear(verdicts: list[tuple[str | None, dict[str, float]]], aim: float) -> b
     return max(verdicts[-1][1].values()) >= (ENOUGH * aim if aim > LEARNED else PERFECT)
 
 
-def usual_loss(output: Any, target: Any) -> Tensor:
-    """Cross entropy for classes, squared error for numbers, if the shapes of output and target say which.
-
-    Steps without a target (-100, NaN) do not count.
-    """
-    output = output[0] if isinstance(output, tuple) else output
-    if not (isinstance(output, Tensor) and isinstance(target, Tensor)):
-        raise NoTrialError(f"loss= is needed for outputs of type {type(output).__name__}")
-    target = target.to(output.device)
-    if target.dtype == torch.bool and target.numel() == output.numel():
-        return functional.binary_cross_entropy_with_logits(output, target.to(output.dtype).view_as(output))
-    if target.is_floating_point() and target.numel() == output.numel():
-        there = ~target.isnan()
-        return (output.reshape(target.shape)[there] - target[there].to(output.dtype)).square().mean()
-    squeezed = target.squeeze(-1) if target.shape[-1:] == (1,) and target.dim() == output.dim() else target
-    if not target.is_floating_point() and squeezed.shape == output.shape[:-1]:
-        return functional.cross_entropy(output.flatten(0, -2), squeezed.long().flatten(), ignore_index=IGNORED)
-    raise NoTrialError(
-        f"outputs of shape {tuple(output.shape)} and targets of shape {tuple(target.shape)} do not say the loss; "
-        "loss= does"
-    )
-
-
-class WithReadout(nn.Module):
-    """A network and a linear readout: of its last output, or of all ``(n, time, features)``."""
-
-    def __init__(self, network: nn.Module, given: Material, seed: int) -> None:
-        super().__init__()
-        answers = cast(Answers, given.answers)
-        self.network, self._every_step = network, answers.every_step
-        like = next(network.parameters())
-        with torch.no_grad():
-            features = outputs_of(network, like.new_zeros(1, 1, given.read.features)).shape[-1]
-        self.readout = nn.Linear(features, answers.outputs, device=like.device, dtype=like.dtype)
-        bound, generator = 1 / math.sqrt(features), torch.Generator().manual_seed(seed)
-        for weights in self.readout.parameters():
-            drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64)
-            weights.data.copy_(bound * (2 * drawn - 1))
-
-    def forward(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """``(n, outputs)`` or ``(n, time, outputs)`` for inputs ``(n, time, features)`` and their lengths ``(n,)``."""
-        u, lengths = batch
-        output = outputs_of(self.network, u)
-        if not self._every_step:
-            output = output[torch.arange(len(u), device=u.device), lengths - 1]
-        return cast(Tensor, self.readout(output))
-
-
-def outputs_of(network: nn.Module, u: Tensor) -> Tensor:
-    """The outputs ``(n, time, features)`` of a network for inputs ``(n, time, features)``."""
-    if getattr(network, "batch_first", False):
-        return cast(Tensor, network(u)[0])
-    return cast(Tensor, network(u.transpose(0, 1))[0].transpose(0, 1))
-
-
-def _pieces(given: Material, generator: torch.Generator) -> list[tuple[Any, Any]]:
-    """Batches with their targets, in an order by chance, cut into small ones where that can be done."""
-    if given.bare:
-        pieces = _of_network(given)
-    else:
-        if given.targets is None:
-            raise NoTrialError(given.why_not)
-        pairs = zip(given.batches, given.targets, strict=True)
-        pieces = [piece for pair in pairs for piece in _cut(*pair)]
-    return [pieces[index] for index in torch.randperm(len(pieces), generator=generator).tolist()]
-
-
-def _of_network(given: Material) -> list[tuple[Any, Any]]:
-    if given.answers is None:
-        raise NoTrialError(given.why_not)
-    if not isinstance(given.model, nn.RNNBase | RNN):
-        raise NoTrialError(f"a {type(given.model).__name__} is trained step by step: pass the model that calls it")
-    like = next(given.model.parameters())
-    u, lengths = rows_of(given.read, given.model)
-    u, values = u.to(like.dtype), given.answers.values.to(u.device)
-    values = values.to(like.dtype) if values.is_floating_point() else values
-    rows = range(0, len(u), PIECE)
-    parts = ([whole[row : row + PIECE] for whole in (u, lengths, values)] for row in rows)
-    return [(((x, ends),), target) for x, ends, target in parts]
-
-
-def _cut(batch: Any, target: Any) -> Iterator[tuple[Any, Any]]:
-    """A batch of many rows as several, if its rows can be told from its shapes; else as it is."""
-    n = len(target) if isinstance(target, Tensor) and target.dim() else 0
-    starts = range(0, n, PIECE)
-    if n <= PIECE or _rows(batch, n, 0, PIECE) is None:
-        yield batch, target
-        return
-    for start in starts:
-        yield _rows(batch, n, start, start + PIECE), target[start : start + PIECE]
-
-
-def _rows(batch: Any, n: int, start: int, end: int) -> Any:
-    """Some of n rows of a batch; None if it has anything that cannot be cut."""
-    if isinstance(batch, Tensor):
-        if batch.dim() and len(batch) == n:
-            return batch[start:end]
-        return batch[:, start:end] if batch.dim() > 1 and batch.shape[1] == n else None
-    if isinstance(batch, DICTS):
-        entries = _rows(list(batch.values()), n, start, end)
-        return None if entries is None else dict(zip(batch, entries, strict=True))
-    if isinstance(batch, PackedSequence) or not isinstance(batch, tuple | list) or not batch:
-        return None
-    found = [_rows(entry, n, start, end) for entry in batch]
-    return None if any(entry is None for entry in found) else found
-
-
 def copied(given: Material, seed: int) -> nn.Module:
     """A copy of the model, with a readout where it is a bare network."""
     try:
-        return _whole(copy.deepcopy(given.model), given, seed)
+        model = _whole(copy.deepcopy(given.model), given, seed)
     except (RuntimeError, TypeError) as error:
         raise NoTrialError(f"the model cannot be copied: {error}") from error
+    if not _trainable(model):
+        raise NoTrialError("no parameter of the model requires gradients")
+    return model
 
 
 def _whole(model: nn.Module, given: Material, seed: int) -> nn.Module:
@@ -329,7 +231,7 @@ def _random(seed: int) -> Iterator[None]:
         yield
 
 
-def _step(model: nn.Module, adjust: Any, piece: tuple[Any, Any], forward: Forward, loss: Loss) -> None:
+def _step(model: nn.Module, adjust: Any, piece: Piece, forward: Forward, loss: Loss) -> None:
     value = loss(forward(model, piece[0]), piece[1])
     adjust.zero_grad()
     value.backward()
@@ -337,7 +239,7 @@ def _step(model: nn.Module, adjust: Any, piece: tuple[Any, Any], forward: Forwar
     adjust.step()
 
 
-def _held_out(model: nn.Module, held: list[tuple[Any, Any]], forward: Forward, loss: Loss) -> Tensor:
+def _held_out(model: nn.Module, held: list[Piece], forward: Forward, loss: Loss) -> Tensor:
     """The loss of each held-out piece, ``(pieces,)`` on the CPU."""
     model.eval()
     with torch.no_grad():
@@ -346,9 +248,7 @@ def _held_out(model: nn.Module, held: list[tuple[Any, Any]], forward: Forward, l
     return torch.stack(found).double().cpu()
 
 
-def _guessing(
-    model: nn.Module, held: list[tuple[Any, Any]], others: list[tuple[Any, Any]], forward: Forward, loss: Loss
-) -> Tensor | None:
+def _guessing(model: nn.Module, held: list[Piece], others: list[Piece], forward: Forward, loss: Loss) -> Tensor | None:
     """The losses of the held-out pieces for the best output that is the same for all; None where it is not found."""
     with torch.no_grad():
         outputs = [forward(model, batch) for batch, _ in (*held, *others[:GUESSED])]
