@@ -105,7 +105,7 @@ def trial(given: Material, how: Training, generator: torch.Generator, line: Line
     took = 0.0
     for look in sorted({math.ceil(how.steps * share / LOOKS) for share in range(1, LOOKS + 1)}):
         began = time.monotonic()
-        if began + took > how.deadline or _clear(verdicts, how.aim):
+        if began + took > how.deadline or clear(verdicts, how.aim):
             break
         line.tell(f"training {len(versions)} copies, step {steps[-1]} of at most {how.steps}")
         ends: dict[str, Tensor] = {}
@@ -155,7 +155,7 @@ def _less(some: Tensor, others: Tensor) -> bool:
     return float(gap.mean()) > CLEAR * float(gap.std()) / math.sqrt(len(gap))
 
 
-def _clear(verdicts: list[tuple[str | None, dict[str, float]]], aim: float) -> bool:
+def clear(verdicts: list[tuple[str | None, dict[str, float]]], aim: float) -> bool:
     """Whether the same version was best several times, and has learned most of what can be."""
     last = [best for best, _ in verdicts[-SAME:]]
     if len(last) < SAME or last[-1] is None or len(set(last)) > 1:
