@@ -45,6 +45,7 @@ from multistable.tasks import (
     TemporalOrder,
     WordCounts,
 )
+from multistable.tasks.mnist import MNISTError
 
 TUNED: list[Task] = [
     FirstWord(50),
@@ -202,6 +203,11 @@ def main() -> None:
         for task in tasks:
             key = f"{cell} {task} {options.seed}"
             if key in stored or (options.tasks and type(task).__name__ not in options.tasks):
+                continue
+            try:
+                task.check_files()
+            except MNISTError as error:
+                print(f"{key}: left out, {error}", flush=True)
                 continue
             stored[key] = advised(task, cell, options.seed)
             options.output.write_text(json.dumps(stored, indent=1) + "\n")

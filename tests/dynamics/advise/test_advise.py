@@ -73,7 +73,9 @@ def test_no_warmup_is_advised_where_the_last_word_counts(of_last_word):
 
 def test_it_cannot_tell_where_targets_are_chance(as_if_warmed):
     targets = torch.randint(CLASSES, (N,), generator=drawn(5))
+    states = global_state()
     advice = ms.advise(network(), texts()[1], targets=targets, steps=20, generator=drawn(2))
+    assert global_state() == states
     assert advice.warmup is None
     assert advice.window.needed is None
     assert advice.trial.best is None
@@ -177,7 +179,7 @@ def test_the_time_may_be_up():
     ("error", "message", "given"),
     [
         (TypeError, "rnn must be a single network or a model, got an Ensemble", {"rnn": ms.Ensemble([network()])}),
-        (ValueError, "targets must be one for each of 1600 sequences, got shape \\(3,\\)", {"targets": torch.zeros(3)}),
+        (ValueError, "targets must be one for each of 1000 sequences, got shape \\(3,\\)", {"targets": torch.zeros(3)}),
         (ValueError, "targets must be an entry of each batch", {"targets": "answer"}),
         (TypeError, "targets must be a tensor, targets\\(batch\\)", {"targets": object()}),
         (TypeError, "loss must be called as loss\\(output, target\\)", {"loss": 3}),

@@ -175,7 +175,8 @@ def copied(given: Material, seed: int) -> nn.Module:
 
 
 def _whole(model: nn.Module, given: Material, seed: int) -> nn.Module:
-    return (WithReadout(model, given, seed) if given.bare else model).train()
+    with global_randomness_kept():
+        return (WithReadout(model, given, seed) if given.bare else model).train()
 
 
 def _versions(given: Material, how: Training, seed: int, line: Line) -> tuple[dict[str, nn.Module], dict[str, str]]:
@@ -250,7 +251,8 @@ def _held_out(model: nn.Module, held: list[Piece], forward: Forward, loss: Loss)
 
 def _guessing(model: nn.Module, held: list[Piece], others: list[Piece], forward: Forward, loss: Loss) -> Tensor | None:
     """The losses of the held-out pieces for the best output that is the same for all; None where it is not found."""
-    with torch.no_grad():
+    model.eval()
+    with torch.no_grad(), global_randomness_kept():
         outputs = [forward(model, batch) for batch, _ in (*held, *others[:GUESSED])]
     if loss is usual_loss:
         outputs = [output[0] if isinstance(output, tuple) else output for output in outputs]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from multistable.dynamics.advise.material import Answers
+from multistable.dynamics.system.reading import global_randomness_kept
 
 STEPS, BATCH, RATE, DECAY = 400, 64, 3e-3, 1e-2
 LOOKS = 4
@@ -99,7 +100,8 @@ def window(u: Tensor, lengths: Tensor, answers: Answers, generator: torch.Genera
         values = ((values - mean) / spread.clamp_min(1e-12))[..., spread > 0]
     longest = u.shape[1]
     windows = [w for w in (2**power for power in range(1, 1 + int(math.log2(longest)))) if w < longest] + [longest]
-    reader = _Reader(u.shape[-1], longest, values.shape[-1] if not answers.classes else answers.classes, generator)
+    with global_randomness_kept():
+        reader = _Reader(u.shape[-1], longest, values.shape[-1] if not answers.classes else answers.classes, generator)
     losses = _trained(reader.to(u.device), (u, places, values), held, windows, generator)
     return Window.of(windows, losses, _guessing(values, held, answers.classes).cpu())
 
