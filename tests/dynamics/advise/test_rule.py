@@ -38,7 +38,8 @@ def found(window=None, trial=None, vaa=1 / 32, lifetime=3.0, length=64):
         ("none", {"window": FAR, "lifetime": math.inf}),
         ("double", {"window": NEAR, "trial": trained("double")}),
         ("none", {"window": FAR, "trial": trained("none")}),
-        ("double", {"window": FAR, "trial": trained(None, none=[1.0], whole=[1.1], double=[0.99])}),
+        ("whole", {"window": FAR, "trial": trained(None, none=[1.0])}),
+        (None, {"window": FAR, "trial": trained(None, none=[1.0], whole=[1.1])}),
         (None, {"window": BOTH, "trial": trained(None)}),
     ],
 )

@@ -116,7 +116,7 @@ def _of_model(model: nn.Module, sequences: Any, targets: Chosen, part: str | Non
     with global_randomness_kept():
         batches = list(_limited(batches_of(sequences, model)))
     if not batches:
-        raise ValueError("batches must not be empty, got none (an iterator can be read only once)")
+        raise ValueError("sequences must not be empty, got no batches (an iterator can be read only once)")
     found = _chosen(batches, targets, whole=None)
 
     def read_of(some: list[Any]) -> SequenceSet:

@@ -66,21 +66,11 @@ def decided(found: Found) -> tuple[str | None, list[str]]:
         return None, [*reasons, "Nothing tells whether the targets need what happened long ago."]
     if window.needed <= found.reach:
         return "none", [*reasons, "What the targets need is near enough for a network without a warmup."]
-    if window.nearest > found.reach:
-        return _easier(found.trial), [
-            *reasons,
-            "Nothing nearer leads a network to what it needs: a warmup is made for this.",
-        ]
-    return None, [
-        *reasons,
-        "The targets need both what is near and what is far: only training tells which version is better.",
-    ]
-
-
-def _easier(trial: Trial | None) -> str:
-    """Which of the versions that are warmed up, where both may do: the one with the lower loss so far."""
-    there = [name for name in WARMED if trial is not None and name in trial.losses]
-    return "whole" if trial is None or not there else min(there, key=lambda name: trial.losses[name][-1])
+    if window.nearest <= found.reach:
+        return None, [*reasons, "The targets need what is near and what is far: only training tells more."]
+    if found.trial is not None and any(name in found.trial.losses for name in WARMED):
+        return None, [*reasons, "The targets need what is far alone, but no copy that was warmed up has learned it."]
+    return "whole", [*reasons, "Nothing nearer leads a network to it: a warmup is made for this."]
 
 
 def _of_dynamics(found: Found) -> list[str]:

@@ -73,10 +73,14 @@ def advise(
         part: the part to advise on, see :func:`measure`.
         forward: ``forward(model, batch)``, see :func:`measure`.
     """
+    if not isinstance(rnn, nn.Module):
+        raise TypeError(f"rnn must be a torch.nn.Module, got {type(rnn).__name__}")
     if isinstance(unwrapped(rnn), Ensemble):
         raise TypeError(
             "rnn must be a single network or a model, got an Ensemble: take one of its networks, .unstack()"
         )
+    if forward is not None:
+        check_callable("forward", forward, "called as forward(model, batch)")
     if loss is not None:
         check_callable("loss", loss, "called as loss(output, target)")
     steps, lr = count("steps", steps), positive_number("lr", lr)
@@ -86,7 +90,7 @@ def advise(
     seeds = [int(draws.integer(2**31)) for _ in range(4)]
     with torch.inference_mode(False), torch.enable_grad(), Line.showing("advice", progress) as line:
         line.tell("reading")
-        given = material(rnn, sequences, targets, part, forward)
+        given = material(unwrapped(rnn), sequences, targets, part, forward)
         measured = _of_parts(given, part, forward, lambda network, data: _dynamics(network, data, seeds[0], line))
         missing: dict[str, str] = {}
         line.tell("training a reader of windows")
