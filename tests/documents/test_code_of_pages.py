@@ -130,3 +130,10 @@ def test_agents_are_trained_as_shown():
     size = ("Maze(20), ", "Maze(3), hidden_size=6, num_layers=1, capacity=500, stabilisation=200, cell=")
     names = run(smaller(configs, size, ("episodes=1000", "episodes=20"), ("range(3)", "range(1)")))
     assert len(names["folders"]) == 2
+
+
+def test_advice_is_asked_for_as_shown(capsys):
+    (block,) = blocks(GUIDE / "advice.md")
+    names = run(smaller(block, ("(2000, 50)", "(200, 30)"), ("lr=3e-3", "steps=0")))
+    assert names["advice"].length == 30
+    assert capsys.readouterr().out.startswith("Advice: cannot tell.")

@@ -65,7 +65,7 @@ def advise(
             ``(time, n, features)`` also ``(time, n, ...)``. Steps without a target have class -100, or NaN.
         loss: ``loss(output, target)`` of what the model returns; if it is not given, cross entropy of classes, and
             squared error of numbers.
-        steps: for how many steps of Adam each copy is trained; with 0 there is no such probe.
+        steps: for how many steps of Adam each copy is trained at most; with 0 there is no such probe.
         lr: their learning rate.
         minutes: the time after which training ends, if it has not. The advice then depends on the machine.
         generator: where all is drawn from; see :func:`measure`.
