@@ -1,6 +1,7 @@
 """Measure how many attractors a recurrent network can reach, and create them before training."""
 
 from multistable.cells import BRC, CELLS, GRU, LSTM, MGU, NBRC, Cell, ChronoLSTM, Hidden, HiddenAndMemory
+from multistable.dynamics.advise import Advice, advise
 from multistable.dynamics.measure import (
     Attractors,
     Change,
@@ -45,6 +46,7 @@ __all__ = [
     "MGU",
     "NBRC",
     "RNN",
+    "Advice",
     "Attractors",
     "Bidirectional",
     "Cell",
@@ -68,6 +70,7 @@ __all__ = [
     "WarmupHistory",
     "WarmupStep",
     "WarmupWarning",
+    "advise",
     "attractors",
     "backends",
     "check",

@@ -139,3 +139,10 @@ def test_agents_are_trained_as_shown():
     episodes = ("1920, evaluate_every=320", "4, evaluate_every=4"), ("s(action_input", "s(copies=4, action_input")
     names = run(smaller(ppo, *pairs, *episodes, ("Maze(100,", "Maze(3,"), (" 64,", " 6,")))
     assert names["evaluation"].episode == 4
+
+
+def test_advice_is_asked_for_as_shown(capsys):
+    (block,) = blocks(GUIDE / "advice.md")
+    names = run(smaller(block, ("(2000, 50)", "(200, 30)"), ("lr=3e-3", "steps=0")))
+    assert names["advice"].length == 30
+    assert capsys.readouterr().out.startswith("Advice: cannot tell.")

@@ -184,6 +184,14 @@ CELLS = choices(
 
 STRATEGIES = {
     "rnn": RNN,
+    "advise.rnn": choices(
+        """
+        nn.GRU(2, 4); nn.LSTM(2, 4, 2).eval(); nn.GRU(2, 3, batch_first=True).double(); nn.GRUCell(2, 4); Leak(2, 4);
+        ms.RNN('lstm', 2, 4, 2); ms.RNN('brc', 2, 4, double=True); Leaky(2, 4); nn.GRU(2, 4, bidirectional=True)
+        """,
+        f"{NO_NETWORKS}; twins()",
+        "nn.GRU(2, 4).bfloat16(); own(bias_hh_l0=nan); own(weight_hh_l0=1e20); frozen(); nn.GRU(2, 4).to('meta')",
+    ),
     # Whether a module is recurrent is seen by calling it, with inputs of a size that ``backends`` does not know.
     "backends.rnn": choices(
         "nn.GRU(2, 4); ms.RNN('lstm', 2, 4, 2); twins(); Leaky(2, 4)", "None; 3; 'gru'; nn.GRU; []", "nn.Linear(2, 4)"
@@ -241,6 +249,15 @@ STRATEGIES = {
     "measure.batch_size": sizes(2, 3),  # the VAA of a single state is always 1
     "Keep.batch_size": sizes(2, 3),
     "warmup.batch_size": sizes(2, 3, or_none=True),
+    "advise.steps": choices("0; 1; np.int64(2)", "-1; None; True; '3'; nan; inf; [3]; 2.5; {}; object(); 3j", "2.0"),
+    "targets": choices(
+        "None; torch.arange(6) % 2; torch.randn(6); [0, 1, 0, 1, 0, 1]; lambda batch: torch.zeros(6); np.ones(6)",
+        "object(); 'labels'; {}; torch.zeros(5); nan; torch.tensor(3.0); 0.5; torch.zeros(6, dtype=torch.complex64)",
+        "0; 1; torch.full((6,), nan); torch.zeros(6).to_sparse(); lambda batch: None",
+    ),
+    "loss": choices(
+        "None; nn.functional.mse_loss; lambda output, target: output.sum()", "3; 'mse'; []; {}; torch.zeros(1)"
+    ),
     "warmup.steps": sizes(1, 2, 3, or_none=True),
     **dict.fromkeys(("eps", "lr", "tolerance", "weight"), POSITIVE),
     "every": sizes(1, 2, 3),
@@ -261,8 +278,14 @@ STRATEGIES = {
         "None; 1; np.float32(0.5)", "0; -1; nan; inf; '1'; True; [1]; 1j; {}; torch.ones(2)", "torch.tensor(1.0)"
     ),
     "doubled.model": choices(
-        "nn.LSTM(2, 4); nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 4, 2, dropout=0.5)); nn.RNN(2, 4, bidirectional=True)",
-        f"{NO_NETWORKS}; nn.GRU(2, 3); nn.LSTM(2, 4, proj_size=2); nn.GRUCell(2, 4); ms.RNN('gru', 2, 4)",
+        """
+        nn.LSTM(2, 4); nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 4, 2, dropout=0.5)); nn.RNN(2, 4, bidirectional=True);
+        ms.RNN('gru', 2, 4)
+        """,
+        f"""
+        {NO_NETWORKS}; nn.GRU(2, 3); nn.LSTM(2, 4, proj_size=2); nn.GRUCell(2, 4); ms.RNN('chrono', 2, 4);
+        ms.RNN('gru', 2, 4, double=True)
+        """,
         "nn.GRU(2, 4).half(); nn.GRU(2, 4).to('meta')",
     ),
     "recurrent_parts.model": choices(

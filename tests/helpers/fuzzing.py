@@ -32,8 +32,8 @@ LONGEST = 60
 """Seconds after which a call counts as hanging: the longest takes a tenth of one."""
 
 NOT_CALLED = {
-    *("Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "KeepLook", "Hidden", "HiddenAndMemory"),
-    *("Change", "Continuation", "FixedPoints", "Portrait", "Preparation", "Robustness"),
+    *("Advice", "Attractors", "Lyapunov", "Measure", "WarmupHistory", "WarmupStep", "KeepLook", "Hidden"),
+    *("HiddenAndMemory", "Change", "Continuation", "FixedPoints", "Portrait", "Preparation", "Robustness"),
     *("DivergedError", "WarmupDivergedError", "WarmupWarning"),
     *("CELLS", "Cell", "Bidirectional"),
 }
@@ -223,6 +223,7 @@ RIGHT = {
     "RNN": lambda given, rnn: computes(rnn, torch.zeros(3, 5, rnn.input_size)),
     "Double": lambda given, layer: computes(layer, torch.zeros(3, 5, layer.input_size)),
     "Ensemble": lambda given, ensemble: all(map(same_outputs, given["members"], ensemble.unstack())),
+    "advise": lambda given, advice: advice.warmup in (None, "none", "whole", "double") and bool(str(advice)),
     "attractors": lambda given, found: is_one(found.fixed_points, found.cycles, found.moving),
     "backends": lambda given, lines: bool(lines) and all(isinstance(line, str) for line in lines),
     "check": lambda given, errors: set(errors) == {"float32", "float64"},

@@ -19,6 +19,7 @@ ROOMS = [
     "dynamics.measure",
     "dynamics.warmup",
     "dynamics.prepare",
+    "dynamics.advise",
     "integrations",
     "tasks",
     "training",

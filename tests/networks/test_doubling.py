@@ -61,6 +61,33 @@ def test_a_recurrence_itself_and_one_that_is_used_twice():
     assert not model["frozen"].training
 
 
+@pytest.mark.parametrize(
+    ("cell", "options"), [("gru", {"recurrent_bias": True}), ("lstm", {}), ("mgu", {}), ("nbrc", {})]
+)
+def test_an_rnn_of_ours(cell, options):
+    network = ms.RNN(cell, 3, 4, 2, batch_first=True, dropout=0.5, bidirectional=True, dtype=torch.float64, **options)
+    double = ms.doubled(network.eval())
+    assert all(isinstance(way, ms.Double) for layer in double.layers for way in layer.directions)
+    half = double.layers[0].onward.warmed
+    assert type(half) is type(network.layers[0].onward.cell)
+    assert half.hidden_size == 2
+    assert getattr(half, "recurrent_bias", None) is None or options
+    assert not options or half.recurrent_bias is not None
+    same = ("input_size", "hidden_size", "num_layers", "batch_first", "dropout", "bidirectional", "bias", "training")
+    assert all(getattr(double, name) == getattr(network, name) for name in same)
+    x = torch.zeros(2, 3, 3, dtype=torch.float64)
+    assert double(x)[0].shape == network(x)[0].shape
+
+
+def test_an_rnn_of_ours_that_cannot_be_doubled():
+    with pytest.raises(ValueError, match="must have single layers of one kind of cell"):
+        ms.doubled(ms.RNN("gru", 3, 4, double=True))
+    with pytest.raises(ValueError, match="must be of cells that keep their options to be replaced, got ChronoLSTM"):
+        ms.doubled(ms.RNN("chrono", 3, 4))
+    with pytest.raises(ValueError, match="hidden_size of the model must be even"):
+        ms.doubled(ms.RNN("gru", 3, 5))
+
+
 def test_what_cannot_be_replaced_is_an_error_before_anything_is():
     class Own(nn.GRU):
         def forward(self, x):
@@ -80,7 +107,9 @@ def test_what_cannot_be_replaced_is_an_error_before_anything_is():
         with pytest.raises(ValueError, match=message):
             ms.doubled(model)
         assert isinstance(model["first"], nn.GRU)
-    with pytest.raises(TypeError, match=r"Linear has no torch.nn.LSTM, GRU or RNN that could be replaced"):
+    with pytest.raises(
+        TypeError, match=r"Linear has no torch.nn.LSTM, GRU or RNN and no ms.RNN that could be replaced"
+    ):
         ms.doubled(nn.Linear(3, 4))
     with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got int"):
         ms.doubled(3)

@@ -27,7 +27,7 @@ def check_options(cell: CellSpec | Sequence[CellSpec], options: Iterable[str]) -
     That is as far as its signature tells.
     """
     for half in halves(cell):
-        known = _options_of(cell_maker(half))
+        known = options_of(cell_maker(half))
         unknown = [] if known is None else [name for name in options if name not in known]
         if unknown:
             named = repr(half) if isinstance(half, str) else getattr(half, "__name__", repr(half))
@@ -46,7 +46,7 @@ def halves(cell: CellSpec | Sequence[CellSpec]) -> list[CellSpec]:
     return cells
 
 
-def _options_of(make: Callable[..., Any]) -> list[str] | None:
+def options_of(make: Callable[..., Any]) -> list[str] | None:
     """The names of the arguments that a cell takes beyond its sizes; ``None`` where it may take any."""
     bound = 0
     while isinstance(make, partial):

@@ -3,16 +3,18 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from multistable.networks.cell_specs import options_of
 from multistable.networks.convert import torch_cell, torch_recurrences
+from multistable.networks.layers import Double
 from multistable.networks.rnn import RNN
 from multistable.networks.wrappers import unwrapped
 
 
 def doubled(model: nn.Module, *, generator: torch.Generator | None = None) -> Any:
-    """Replace every ``torch.nn.LSTM``, ``GRU`` and ``RNN`` of a model by double layers of the same sizes, in place.
+    """Replace every ``torch.nn.LSTM``, ``GRU``, ``RNN`` and ``ms.RNN`` by double layers of the same sizes, in place.
 
     Of each layer one half of the units is warmed up by :func:`warmup`, and the other stays as it is initialised
     (:class:`Double`). What calls the modules goes on as before: layouts, packed sequences, states, dropout, both
@@ -28,12 +30,11 @@ def doubled(model: nn.Module, *, generator: torch.Generator | None = None) -> An
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.RNNBase)]
+    found = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.RNNBase | RNN)]
     if not found:
-        raise TypeError(f"{type(model).__name__} has no torch.nn.LSTM, GRU or RNN that could be replaced")
-    for name, module in found:
-        _check(name or "the model", module)
-    networks = {id(module): _double(module, generator) for _, module in found}
+        raise TypeError(f"{type(model).__name__} has no torch.nn.LSTM, GRU or RNN and no ms.RNN that could be replaced")
+    cells = [_checked_cell(name or "the model", module) for name, module in found]
+    networks = {id(module): _double(module, *cell, generator) for (_, module), cell in zip(found, cells, strict=True)}
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if id(child) in networks:
@@ -41,24 +42,41 @@ def doubled(model: nn.Module, *, generator: torch.Generator | None = None) -> An
     return networks.get(id(unwrapped(model)), model)
 
 
-def _check(name: str, module: nn.RNNBase) -> None:
-    """Raise unless a double network does what the module does."""
+def _checked_cell(name: str, module: nn.RNNBase | RNN) -> tuple[Any, dict[str, Any]]:
+    """The cell of a recurrence and its options, if a double network does what the module does."""
     if module.hidden_size % 2:
         raise ValueError(f"hidden_size of {name} must be even, double layers have two halves, got {module.hidden_size}")
     hooks = [*module._forward_hooks, *module._forward_pre_hooks, *module._backward_hooks]
+    of_torch = isinstance(module, nn.RNNBase)
     for what, there in (
-        ("a forward of its own", torch_recurrences(module) is None and not hooks),
-        ("a projection (proj_size)", bool(module.proj_size)),
+        ("a forward of its own", of_torch and torch_recurrences(module) is None and not hooks),
+        ("a projection (proj_size)", bool(getattr(module, "proj_size", 0))),
         ("parametrised weights", is_parametrized(module)),
         ("hooks", bool(hooks)),
     ):
         if there:
             raise ValueError(f"{name} must be a plain torch.nn.LSTM, GRU or RNN to be replaced, got one with {what}")
+    return _cell_of(name, module) if isinstance(module, RNN) else torch_cell(module)
 
 
-def _double(module: nn.RNNBase, generator: torch.Generator | None) -> RNN:
+def _cell_of(name: str, network: RNN) -> tuple[Any, dict[str, Any]]:
+    """The cell of an ``ms.RNN`` of single layers and the options it was made with, which it has as attributes."""
+    stack: list[Any] = list(network.layers)
+    layers = [direction for layer in stack for direction in layer.directions]
+    kinds = {type(cell) for layer in layers for cell in layer.cells}
+    if any(isinstance(layer, Double) for layer in layers) or len(kinds) > 1:
+        raise ValueError(f"{name} must have single layers of one kind of cell to be replaced, got {network}")
+    (cell, *_), (kind,) = layers[0].cells, kinds
+    names = options_of(kind)
+    if names is None or not all(hasattr(cell, option) for option in names):
+        raise ValueError(f"{name} must be of cells that keep their options to be replaced, got {kind.__name__}")
+    options = {option: getattr(cell, option) for option in names}
+    # A cell that was asked for a parameter has it, one that was not has None.
+    return kind, {o: v is not None if v is None or isinstance(v, Tensor) else v for o, v in options.items()}
+
+
+def _double(module: nn.RNNBase | RNN, cell: Any, options: dict[str, Any], generator: torch.Generator | None) -> RNN:
     like = next(module.parameters())
-    cell, options = torch_cell(module)
     network = RNN(
         cell,
         module.input_size,

@@ -37,7 +37,7 @@ def batches_of(batches: Any, model: nn.Module) -> Iterator[Any]:
 
 def peeked(batches: Any) -> tuple[Any, Any]:
     """The first batch of what may be an iterator, and what yields the same as ``batches`` did."""
-    if _is_batch(batches) or not isinstance(batches, Iterable) or is_rows(batches):
+    if is_batch(batches) or not isinstance(batches, Iterable) or is_rows(batches):
         return batches, batches
     iterator = iter(batches)
     first = next(iterator, None)
@@ -81,7 +81,7 @@ def columns(row: Mapping[str, Any]) -> dict[str, Tensor]:
 def _each(batches: Any, model: nn.Module) -> Iterator[Any]:
     if is_rows(batches):
         yield from _collated(batches, model)
-    elif _is_batch(batches):
+    elif is_batch(batches):
         yield batches
     elif isinstance(batches, Iterable) and not isinstance(batches, str | bytes):
         yield from batches
@@ -89,7 +89,8 @@ def _each(batches: Any, model: nn.Module) -> Iterator[Any]:
         raise TypeError(f"{ACCEPTED}, got {type(batches).__name__}")
 
 
-def _is_batch(batches: Any) -> bool:
+def is_batch(batches: Any) -> bool:
+    """Whether this is a single batch."""
     if isinstance(batches, tuple):
         return any(isinstance(entry, Tensor | np.ndarray) for entry in batches)
     return isinstance(batches, Tensor | np.ndarray | Mapping)

@@ -102,7 +102,7 @@ def each_part(
     if not driven and sequences is None and forward is None:
         return act(_only_part(rnn, part), None, Turn())
     if part is None and forward is None:
-        bare, sequences = _is_network(rnn, sequences)
+        bare, sequences = is_network(rnn, sequences)
         if bare:
             return _each_direction(act, rnn, _of_rows(sequences), changes)
     parts = _parts(rnn, part)
@@ -219,7 +219,7 @@ def _read_by(module: Any, direction: str, data: SequenceSet) -> SequenceSet:
         return read_by(module, direction, data)
 
 
-def _is_network(rnn: nn.Module, sequences: Any) -> tuple[bool, Any]:
+def is_network(rnn: nn.Module, sequences: Any) -> tuple[bool, Any]:
     """Whether sequences are for this module as one network, not batches for a model; and these, as they were."""
     found = modules_with_state(rnn)
     if "" in found or isinstance(sequences, SequenceSet):  # such a set is made for networks alone
