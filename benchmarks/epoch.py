@@ -46,7 +46,7 @@ def row(cell: str, asked: argparse.Namespace) -> str:
     for _ in range(2):
         trained = seconds(partial(group.advance, lambda *_: None), asked.device)
         validated = seconds(group.validate, asked.device)
-        measured = seconds(partial(group.vaa, list(range(len(configs))), group.ensemble), asked.device)
+        measured = seconds(partial(group.measured.vaa, list(range(len(configs))), group.ensemble), asked.device)
     step = trained / group.steps * 1e3
     return f"{cell:8}{step:12.2f}{trained:12.2f}{validated:12.2f}{measured:12.2f}"
 

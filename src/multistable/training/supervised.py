@@ -128,7 +128,7 @@ class SupervisedGroup(Group[RunConfig]):
 
     def measure(self, stepping: float) -> Columns:
         shared, epoch, runs = self.shared, self._done, len(self.configs)
-        measured, networks = self._measured, (self._all, self.ensemble)
+        measured, networks = self.measured, (self._all, self.ensemble)
         ends = epoch in (shared.pretraining, shared.duration)
         columns: dict[str, Sequence[Any] | None] = {}
         if shared.kind.auxiliary:
@@ -262,7 +262,7 @@ class SupervisedGroup(Group[RunConfig]):
             self._replace(members, ensemble)
             return [self.prepared(done, len(members)) for _ in members]
         course = Course(
-            partial(self._measured.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps
+            partial(self.measured.vaa, members, ensemble), shared.warmup_vaa_every, shared.most_warmup_steps
         )
 
         def watched(step: WarmupStep) -> None:
@@ -291,12 +291,12 @@ class SupervisedGroup(Group[RunConfig]):
         return list(range(len(self.configs)))
 
     @property
-    def _measured(self) -> Measured:
+    def measured(self) -> Measured:
         return Measured([config.seed for config in self.configs], self.sequences, self.measure_options, self._done)
 
     def _follow(self) -> list[int | None]:
         """Record the attractors of each run. Returns how many there are."""
-        each = zip(self.following, self._measured.attractors(self._all, self.ensemble), strict=True)
+        each = zip(self.following, self.measured.attractors(self._all, self.ensemble), strict=True)
         options: dict[str, Any] = {"eps": self.shared.eps, "saddles": self.shared.attractors_saddles}
         return [following.add(self._done, found, **options) for following, found in each]
 

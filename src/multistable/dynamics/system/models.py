@@ -144,7 +144,7 @@ def parts_of_each(
     if sequences is None or len(models) == 1:
         return [each_part(taken, model, sequences, **choices) for model in models]
     first = unwrapped(models[0])
-    bare, sequences = (False, sequences) if part or forward else _is_network(first, sequences)
+    bare, sequences = (False, sequences) if part or forward else is_network(first, sequences)
     if bare:  # once: an iterator has them no second time, and a data loader in another order
         rows = _of_rows(sequences)
         data = sequence_set(rows, batch_first=bool(getattr(first, "batch_first", False)))
@@ -173,7 +173,7 @@ def read_once(
     """
     rnn = _checked(rnn, forward)
     if part is None and forward is None:
-        bare, sequences = _is_network(rnn, sequences)
+        bare, sequences = is_network(rnn, sequences)
         if bare:
             return sequences_of(network_of(rnn), _of_rows(sequences))
     parts = _parts(rnn, part)
