@@ -22,6 +22,7 @@ import torch
 
 import multistable as ms
 from multistable.dynamics.advise.trial import clear, compared
+from multistable.experiments.archive import rounded
 from multistable.experiments.catalogue import experiments
 from multistable.experiments.experiment import finished
 from multistable.experiments.scales import SMALL
@@ -210,7 +211,8 @@ def main() -> None:
                 print(f"{key}: left out, {error}", flush=True)
                 continue
             stored[key] = advised(task, cell, options.seed)
-            options.output.write_text(json.dumps(stored, indent=1) + "\n")
+            rows = (f"{json.dumps(name)}: {json.dumps(rounded(one, 4))}" for name, one in stored.items())
+            options.output.write_text("{\n" + ",\n".join(rows) + "\n}\n")
             print(f"{key}: {stored[key]['advice']}, {stored[key]['seconds']:.0f} s", flush=True)
 
 
