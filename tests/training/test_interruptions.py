@@ -23,7 +23,7 @@ LIMITED = [small_agent(seed=seed, max_norm=0.01, averaged_episodes=2) for seed i
 KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
 KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
 FOLLOWED = [
-    small(cell="brc", seed=seed, epochs=3, attractors_every=every, attractors_saddles=True, stabilisation=500)
+    small(cell="brc", hidden_size=3, seed=seed, epochs=3, attractors_every=every, attractors_saddles=True)
     for seed, every in ((0, 2), (1, 2), (0, 1))
 ]
 

@@ -29,6 +29,8 @@ AROUND = 1000
 """Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
 MOST_PAIRS = 1024
 """A round begins half-way between, and beyond, so many pairs of the fixed points that are known."""
+MOST_POINTS = 2048
+"""With more fixed points than these the search does not begin again: their pairs would fill the memory."""
 GOLDEN = 0.618034
 """Its multiples, without their whole parts, are spread evenly over all numbers between 0 and 1."""
 
@@ -140,6 +142,7 @@ def fixed_points(
         slow: the largest speed at which a minimum counts as a slow point.
         rounds: how many times to begin again between and beyond points that were found, as long as new ones are. Where
             there are more than 1,024 pairs, each round takes others: a network with hundreds of points may need more.
+            Beyond 2,048 points the search ends.
         iterations: the most derivatives to compute for a state.
         generator: where the time steps of sequences are drawn from, see :func:`measure`.
         part: see :func:`measure`.
@@ -200,9 +203,9 @@ def _of_one(
         ends, labels = _known(found, eps)
         in_vain = 0
         for number in range(rounds):
-            begin = _between_and_beyond(ends, number)
-            if not len(begin):
+            if not 1 < len(ends) <= MOST_POINTS:
                 break
+            begin = _between_and_beyond(ends, number)
             others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
             more = come_to_rest(step, begin, one, iterations)
             slow_ends.append(more)
