@@ -59,8 +59,11 @@ EXPECTED = (ms.DivergedError, ms.WarmupDivergedError)
 
 CALLED = sorted(set(ms.__all__) - NOT_CALLED)
 
-ALWAYS = {"batches", "stabilisation", "steps", "max_stabilisation", "longest", "iterations", "sequences", "options"}
-"""Arguments that are always given: those that bound the time of a call, and what may be left out only beside states."""
+ALWAYS = {
+    *("batches", "stabilisation", "steps", "max_stabilisation", "longest", "iterations", "sequences", "options"),
+    "fixed_points.states",
+}
+"""Arguments that are always given: those that bound the time of a call, and what may be left out only beside others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +93,8 @@ def choices_of(function):
         choices = STRATEGIES.get(f"{function}.{name}", STRATEGIES.get(name))
         if choices is None:
             raise LookupError(f"{function} has an argument {name} that no call is made with: see STRATEGIES")
-        found[name] = choices, parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
+        optional = parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD
+        found[name] = choices, optional and not {name, f"{function}.{name}"} & ALWAYS
     return found
 
 
@@ -103,7 +107,7 @@ def calls(draw, function):
     for name, (some, optional) in choices.items():
         if name in odd:
             given[name] = draw(some.odd)
-        elif not optional or name in ALWAYS or draw(st.booleans()):
+        elif not optional or draw(st.booleans()):
             given[name] = draw(some.good)
     return Call(function, tuple(given.items()))
 
@@ -111,7 +115,7 @@ def calls(draw, function):
 def with_each(function):
     """A call with each argument that is listed, where all others are the first good ones."""
     choices = choices_of(function)
-    needed = {name: some.listed[0][0] for name, (some, optional) in choices.items() if not optional or name in ALWAYS}
+    needed = {name: some.listed[0][0] for name, (some, optional) in choices.items() if not optional}
     for name, (some, _) in choices.items():
         for argument in [*some.listed[0], *some.listed[1]]:
             yield Call(function, tuple((needed | {name: argument}).items()))

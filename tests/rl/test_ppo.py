@@ -13,6 +13,7 @@ from torch.testing import assert_close
 import multistable as ms
 from multistable.rl import POMDP, PPO, Evaluator, Outcome, PassiveTMaze, PPOSettings, TMaze, input_size, watch
 from multistable.rl.ppo import advantages, clipped_loss, mean_where, normalised
+from numpy_cells import with_random_weights
 
 SMALL = PPOSettings(copies=6, passes=2, minibatches=3, lr=3e-3)
 
@@ -142,7 +143,7 @@ def own_modules(features):
 def test_probabilities_are_those_that_the_episodes_were_played_with(name):
     """Step by step as in play, and over whole episodes as in learning: the first ratio is 1."""
     pomdp = TMaze(3, dtype=torch.float64)
-    module = own_modules(input_size(pomdp))[name]
+    module = with_random_weights(own_modules(input_size(pomdp))[name])
     seeds = range(2 if name == "ensemble" else 1)
     ppo = PPO(pomdp, module, seeds=seeds, settings=SMALL)
     with torch.no_grad():

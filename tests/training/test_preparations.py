@@ -49,7 +49,7 @@ def test_a_run_is_prepared_as_its_network_would_be(method, tmp_path):
         assert outcome == ("prepared" if config.kind.warmed else None)
     course = folders[0].warmup()
     assert (course["outcome"], course["reason"], course["together"]) == ("prepared", f"by {method}", 2)
-    assert course["seconds"] > 0
+    assert course["seconds"] >= 0
     shown = CliRunner().invoke(app, ["show", str(folders[0].path)]).output
     assert f"Warmup: prepared, by {method}" in shown
 

@@ -47,9 +47,9 @@ def test_every_setting_changes_the_name():
         "selection": 0.1,
         "warmup_sequences": "random",
         "keep": True,
+        "memory_before": True,
     }
-    without = of_auxiliary | {"warmup_vaa_every": 2, "memory_before": True}
-    without |= {"attractors_every": 2, "attractors_saddles": True}
+    without = of_auxiliary | {"warmup_vaa_every": 2, "attractors_every": 2, "attractors_saddles": True}
     fast = replace(base, warmup_algorithm="fast")
     assert replace(fast, warmup_robust=0.2).name != fast.name
     for field in base.to_dict():

