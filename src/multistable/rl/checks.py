@@ -1,4 +1,4 @@
-"""The arguments that agents of every kind share, checked."""
+"""The arguments of agents, checked."""
 
 import operator
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from multistable.networks import RNN
 from multistable.rl.pomdp import input_size
 
 
@@ -43,3 +44,13 @@ def check_agents(network: nn.Module, count: int, agents: Any) -> None:
             f"networks must be {agents.pomdp.dtype} on {agents.pomdp.device} as the pomdp is, "
             f"got {like.dtype} on {like.device}"
         )
+
+
+def networks_of(given: Any) -> list[RNN]:
+    """The networks of :class:`DRQN`."""
+    members = list(given) if isinstance(given, Iterable) else []
+    if not members or not all(isinstance(member, RNN) for member in members):
+        kinds = ", ".join(sorted({type(member).__name__ for member in members})) or "nothing"
+        got = f"{type(given).__name__} of {kinds}" if isinstance(given, Iterable) else type(given).__name__
+        raise TypeError(f"networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them, got {got}")
+    return members

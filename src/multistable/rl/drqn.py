@@ -1,7 +1,7 @@
 """Deep recurrent Q-learning (Algorithm 4, appendix C), of several agents at once."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from multistable.dynamics.prepare import Preparation, prepare
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.dynamics.warmup.keep import WEIGHT
 from multistable.networks import RNN, Ensemble
-from multistable.rl.checks import check_agents, flags_of, seeds_of
+from multistable.rl.checks import check_agents, flags_of, networks_of, seeds_of
 from multistable.rl.network import QNetwork, Stage, stages_of
 from multistable.rl.play import Chance, Player
 from multistable.rl.pomdp import POMDP
@@ -125,7 +125,7 @@ class DRQN:
         settings: Settings | None = None,
     ) -> None:
         settings = Settings() if settings is None else settings
-        members = networks.unstack() if isinstance(networks, Ensemble) else _networks(networks)
+        members = networks.unstack() if isinstance(networks, Ensemble) else networks_of(networks)
         self.pomdp, self.settings, self.seeds = pomdp, settings, seeds_of(seeds)
         self.warm = [warm] * len(members) if isinstance(warm, bool) else flags_of(warm)
         check_agents(members[0], len(members), self)
@@ -380,16 +380,6 @@ def _rounded(size: int, most: int) -> int:
     """``size`` rounded up to one of few parts of ``most``."""
     part = -(-most // RECORDED_SIZES)
     return min(most, -(-size // part) * part)
-
-
-def _networks(given: Any) -> list[RNN]:
-    """The networks of :class:`DRQN`."""
-    members = list(given) if isinstance(given, Iterable) else []
-    if not members or not all(isinstance(member, RNN) for member in members):
-        kinds = ", ".join(sorted({type(member).__name__ for member in members})) or "nothing"
-        got = f"{type(given).__name__} of {kinds}" if isinstance(given, Iterable) else type(given).__name__
-        raise TypeError(f"networks must be a list of ms.RNN, one for each agent, or an ms.Ensemble of them, got {got}")
-    return members
 
 
 def _check_state(
