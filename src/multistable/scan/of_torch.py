@@ -101,14 +101,14 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, library: Any, form: Any, *tensors: Any) -> tuple[Tensor, ...]:
         outputs, saved = library.advance(form, *tensors, train=True)
-        ctx.library, ctx.form, ctx.count = library, form, len(saved)
+        ctx.kernels, ctx.form, ctx.count = library, form, len(saved)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved, *tensors)
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        library, saved, needs = ctx.library, ctx.saved_tensors, ctx.needs_input_grad[2:]
+        library, saved, needs = ctx.kernels, ctx.saved_tensors, ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():  # create_graph=True
             tensors = saved[ctx.count :]
             return None, None, *_differentiably(library.differentiable(ctx.form, *tensors), tensors, needs, grads)

@@ -126,6 +126,15 @@ def test_many_points_are_all_found_between_and_beyond_those_that_few_starts_lead
     assert (len(found), int(found.stable.sum())) == (3**m, 2**m)
 
 
+def test_a_search_that_has_found_very_many_points_does_not_begin_again(monkeypatch):
+    """Their pairs would fill the memory: it ends with the round that goes beyond the limit."""
+    monkeypatch.setattr("multistable.dynamics.measure.search_fixed_points.MOST_POINTS", 4)
+    rnn, starts = units(0.0, 0.1, -0.25, 0.2, -0.05), somewhere(300, 5)
+    first = ms.fixed_points(rnn, "zero", starts, rounds=0)
+    assert len(first) > 4
+    assert len(ms.fixed_points(rnn, "zero", starts)) == len(first)
+
+
 def test_unstable_directions_are_those_of_the_units_that_leave():
     found = ms.fixed_points(units(0.0, 0.1), "zero", somewhere(300, 2))
     for index, n in enumerate(found.unstable.tolist()):
