@@ -29,7 +29,7 @@ def test_a_network_of_two_signs_holds_four_things():
     answers = said(remembering_signs())
     assert list(answers) == QUESTIONS
     assert answers[QUESTIONS[0]] == "4 different things while its input is zero."
-    assert "after 1 steps" in answers[QUESTIONS[1]]
+    assert "after 1 step." in answers[QUESTIONS[1]]
     assert answers[QUESTIONS[2]].startswith("Under 10 random inputs that do not change it has 1 to ")
     assert "100% from 5%" in answers[QUESTIONS[3]]
     assert answers[QUESTIONS[4]] == "Beside 4 stable fixed points, 4 saddles and 1 repellor were found."

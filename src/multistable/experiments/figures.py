@@ -107,7 +107,7 @@ def svg(drawn: Figure, name: str, about: str) -> str:
     """
     buffer = io.BytesIO()
     with matplotlib.rc_context(LOOK | {"svg.fonttype": "none", "svg.hashsalt": name}):
-        drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        drawn.savefig(buffer, format="svg", dpi=DPI, transparent=True, metadata={"Date": None})
     for prefix, space in _SPACES.items():
         ElementTree.register_namespace(prefix, space)
     root = ElementTree.fromstring(buffer.getvalue())

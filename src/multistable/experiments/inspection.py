@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from multistable.dynamics.measure import Attractors, FixedPoints, Lyapunov, attractors, fixed_points, lyapunov
+from multistable.dynamics.measure.search_fixed_points import MOST_POINTS
 from multistable.experiments.page import write_page
 from multistable.training.portraits import Record, course_of
 
@@ -133,7 +134,8 @@ def _how_long(found: Attractors, decay: Lyapunov) -> str:
         return "It does not settle: small differences between its states grow."
     if decay.lifetime > LONG:
         return "Small differences between its states last longer than can be told: nothing brings states together."
-    fading = f"small differences are a third of what they were after {max(1, round(decay.lifetime))} steps."
+    steps = max(1, round(decay.lifetime))
+    fading = f"small differences are a third of what they were after {steps} step{'s' * (steps != 1)}."
     if len(found) > 1:
         return f"What is kept by the choice of an attractor lasts as long as nothing comes. The rest fades: {fading}"
     return f"It fades: {fading}"
@@ -156,5 +158,6 @@ def _how_robustly(noise: list[tuple[float, float]]) -> str:
 def _between(found: FixedPoints) -> str:
     kinds = [(found.kinds.count(kind), kind) for kind in ("saddle", "repellor")]
     told = " and ".join(f"{n} {kind}{'s' * (n != 1)}" for n, kind in kinds if n) or "no saddles"
+    told = f"at least {told}" if len(found) > MOST_POINTS else told
     slow = f", and {len(found.slow_points)} points that states are slow to leave" if len(found.slow_points) else ""
     return f"Beside {int(found.stable.sum())} stable fixed points, {told} were found{slow}."

@@ -135,6 +135,38 @@ def test_a_search_that_has_found_very_many_points_does_not_begin_again(monkeypat
     assert len(ms.fixed_points(rnn, "zero", starts)) == len(first)
 
 
+def test_points_far_from_the_states_are_not_looked_for():
+    """x + sin(x) / 2 rests at each multiple of pi; the states range over 8, and 8 more on either side is near."""
+
+    class Wave(nn.Module):
+        def forward(self, x, state=None):
+            h = torch.zeros_like(x[0]) if state is None else state
+            for _ in x:
+                h = h + torch.sin(h) / 2
+            return h.unsqueeze(0), h
+
+    states = torch.linspace(-4, 4, 40, dtype=torch.float64).unsqueeze(-1)
+    found = ms.fixed_points(Wave(), torch.zeros(1), states)
+    expected = torch.arange(-3, 4, dtype=torch.float64) * math.pi
+    torch.testing.assert_close(found.points.squeeze(-1).sort().values, expected, **EXACT)
+
+
+def test_what_a_closed_gate_keeps_is_not_taken_for_fixed_points():
+    """h -> (1 - z) tanh(3 h) + z h, whose z is 1 to the last digit for h > 3, and nearly so from 2 on."""
+    rnn = nn.GRU(1, 1).double()
+    with torch.no_grad():
+        for parameter in rnn.parameters():
+            parameter.zero_()
+        rnn.bias_ih_l0[0] = 100.0
+        rnn.weight_hh_l0[1:] = torch.tensor([[12.0], [3.0]])
+    found = ms.fixed_points(rnn, "zero", somewhere(100, 1))
+    rest = 1.0
+    for _ in range(100):
+        rest = math.tanh(3 * rest)
+    torch.testing.assert_close(found.points.squeeze(-1).sort().values.tolist(), [-rest, 0.0, rest], rtol=0, atol=1e-4)
+    assert found.kinds == ["stable", "stable", "repellor"]
+
+
 def test_unstable_directions_are_those_of_the_units_that_leave():
     found = ms.fixed_points(units(0.0, 0.1), "zero", somewhere(300, 2))
     for index, n in enumerate(found.unstable.tolist()):

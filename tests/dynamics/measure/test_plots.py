@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import multistable as ms
+from multistable.experiments.figures import svg
 
 
 def units(m, slope=1.8):
@@ -59,8 +60,15 @@ def test_saddles_are_drawn_with_their_unstable_directions():
     # Four saddles of one direction each, and a repellor of two.
     assert len(space.lines) == 6
     assert space.get_title() == "4 stable, 4 saddles, 1 repellor"
-    assert marks(circle) == [2] * 9
+    assert marks(circle) == [8, 8, 2]
     assert sum(marks(constants)) == 9
+
+
+def test_very_many_dots_are_a_bitmap_in_a_picture_of_lines(monkeypatch):
+    found = ms.fixed_points(units(2), "zero", states(100, 2))
+    assert "<image" not in svg(found.plot(), "few", "points")
+    monkeypatch.setattr("multistable.dynamics.measure.plots.DOTS", 7)
+    assert svg(found.plot(), "many", "points").count("<image") == 1  # for the eight eigenvalues that two kinds have
 
 
 def test_what_has_nothing_to_show_is_drawn_too():

@@ -45,6 +45,9 @@ class Plane:
         return (ways.double() @ self._plane.mT).numpy()
 
 
+DOTS = 1000
+"""More dots than these are a bitmap in a picture of lines."""
+
 Panel = Callable[[Axes], None]
 """One picture, drawn on axes that it is given."""
 
@@ -189,7 +192,7 @@ def _bars(axes: Axes, values: Sequence[float], what: str) -> None:
     rest = sum(values[NAMED:])
     if rest:
         axes.bar([len(shown)], [rest], color=GREY)
-    axes.set_xticks(range(len(shown) + bool(rest)), [*map(str, range(len(shown))), *(["others"] if rest else [])])
+    axes.set_xticks(range(len(shown) + bool(rest)), [*map(str, range(len(shown))), *(["rest"] if rest else [])])
     name_axes(axes, "attractor", "share", what)
 
 
@@ -202,7 +205,7 @@ def _shares_along(axes: Axes, shares: Tensor, along: Along, what: str) -> None:
         values = [float(shares[place, i]) or math.nan for place in order]
         axes.plot([x[place] for place in order], values, color=colour, marker=marker, markersize=4, label=str(i))
     if shares.shape[-1]:
-        axes.legend(title="attractor", ncols=2, fontsize=8)
+        axes.legend(title="attractor", fontsize=8, title_fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     axes.set_ylim(-0.02, 1.02)
     _whole(axes, label)
     name_axes(axes, label, "share", what)
@@ -217,10 +220,18 @@ def _whole(axes: Axes, label: str) -> None:
 def _unit_circle(axes: Axes, eigenvalues: Tensor, looks: Sequence[tuple[str, str]]) -> None:
     turn = torch.linspace(0, 2 * math.pi, 200, device="cpu")
     axes.plot(turn.cos(), turn.sin(), color=INK, linewidth=1, alpha=0.6, zorder=0)
-    for values, (colour, marker) in zip(eigenvalues, looks, strict=True):
-        axes.scatter(values.real, values.imag, color=colour, marker=marker, s=14, alpha=0.75)
+    for look in dict.fromkeys(looks):
+        values = eigenvalues[[own == look for own in looks]].flatten()
+        colour, marker = look
+        drawn = _dots(len(values)) | {"color": colour, "marker": marker, "alpha": 0.75}
+        axes.scatter(values.real, values.imag, s=14, **drawn)
     axes.set_aspect("equal", adjustable="datalim")
     name_axes(axes, "real part", "imaginary part", "eigenvalues: stable within the circle")
+
+
+def _dots(many: int) -> dict[str, bool]:
+    """How so many dots are drawn: a page with thousands of them in an SVG is slow to open."""
+    return {"rasterized": many > DOTS}
 
 
 def _lifetimes(axes: Axes, lifetimes: Sequence[float]) -> None:
@@ -264,8 +275,10 @@ def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
     if states is not None:
         axes.scatter(*plane(states.detach().cpu()).T, color=GREY, s=4, zorder=0, label="states")
     stable = found.stable
-    axes.scatter(*plane(found.points[stable]).T, color=COLOURS[0], edgecolors=INK, s=60, zorder=3, label="stable")
-    axes.scatter(*plane(found.points[~stable]).T, color=VERMILLION, marker="X", s=36, zorder=2, label="unstable")
+    look: dict[str, Any] = {"color": COLOURS[0], "edgecolors": INK, "s": 60, "zorder": 3}
+    axes.scatter(*plane(found.points[stable]).T, label="stable", **look, **_dots(int(stable.sum())))
+    look = {"color": VERMILLION, "marker": "X", "s": 36, "zorder": 2}
+    axes.scatter(*plane(found.points[~stable]).T, label="unstable", **look, **_dots(int((~stable).sum())))
     if len(found.slow_points):
         axes.scatter(*plane(found.slow_points).T, color=ORANGE, marker="d", s=20, zorder=1, label="slow")
     spread = plane(torch.cat([found.points, found.slow_points]))

@@ -1,5 +1,6 @@
 """All fixed points near what a network visits, stable or not, and the points that it is slow to leave."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integer, positive_number
 from multistable.dynamics.measure.algorithm_2_reachable_states import every_state
-from multistable.dynamics.measure.newton import Resting, come_to_rest
+from multistable.dynamics.measure.newton import REST, Resting, come_to_rest
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Generators
 from multistable.dynamics.system.inputs import constant_inputs, inputs_in_any_form
@@ -129,7 +130,8 @@ def fixed_points(
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
     from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
-    leads to new ones. There may be others: no search from some states can promise all.
+    leads to new ones. There may be others: no search from some states can promise all. Far from all of the states none
+    is looked for: beyond the range of each coordinate by more than the widest range, or the largest value, of any.
 
     Args:
         rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
@@ -199,24 +201,27 @@ def _of_one(
 ) -> FixedPoints:
     with precise_step(rnn, u.shape[-1]) as step:
         x, one = _on_device(step, step.checked(states), u)
-        found, slow_ends = _from_states(step, x, one, iterations)
+        reach = _reach(x)
+
+        def search(begin: Tensor) -> Resting:
+            return come_to_rest(step, begin, one, iterations).within(*reach)
+
+        found, slow_ends = _from_states(search, x, lambda failed: step.after(failed, one, LATER))
         ends, labels = _known(found, eps)
+        eigenvalues = _eigenvalues(step, ends, one)
         in_vain = 0
         for number in range(rounds):
             if not 1 < len(ends) <= MOST_POINTS:
                 break
-            begin = _between_and_beyond(ends, number)
             others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
-            more = come_to_rest(step, begin, one, iterations)
+            more = search(_between_and_beyond(ends, number))
             slow_ends.append(more)
-            together = torch.cat([ends, more.points[more.fixed]])
-            leaders = torch.unique(merged(together, eps))
-            in_vain = 0 if len(leaders) > len(ends) else in_vain + 1
-            ends = together[leaders]
+            new, values = _new(step, ends, more.points[more.fixed], one, eps)
+            ends, eigenvalues = torch.cat([ends, new]), torch.cat([eigenvalues, values])
+            in_vain = 0 if len(new) else in_vain + 1
             if in_vain > others_left:
                 break
         speeds = torch.linalg.vector_norm(step(ends, one) - ends, dim=-1)
-        eigenvalues = _eigenvalues(step, ends, one)
         slow_points, slow_speeds = _slow(slow_ends, ends, slow, eps)
     order = sorted(range(len(ends)), key=lambda i: int((eigenvalues[i].abs() > 1).sum()))
     ranks = torch.tensor(order, dtype=torch.long, device="cpu").argsort()
@@ -233,13 +238,27 @@ def _of_one(
     )
 
 
-def _from_states(step: Step, x: Tensor, u: Tensor, iterations: int) -> tuple[Resting, list[Resting]]:
+def _reach(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What is near the states ``x (n, d)``: the lowest and the highest value of each coordinate, ``(d,)`` both.
+
+    Far from what a network visits its gates are open or closed to the last digit. What a GRU has there it keeps, so
+    that in floating point all of it would be fixed points.
+    """
+    low, high = x.amin(dim=0), x.amax(dim=0)
+    margin = torch.maximum((high - low).amax(), x.abs().amax())
+    margin = torch.where(margin > 0, margin, torch.inf)
+    return low - margin, high + margin
+
+
+def _from_states(
+    search: Callable[[Tensor], Resting], x: Tensor, later: Callable[[Tensor], Tensor]
+) -> tuple[Resting, list[Resting]]:
     """Where the search from each state ends, and all ends: where it fails it begins anew from where the state goes."""
-    first = come_to_rest(step, x, u, iterations)
+    first = search(x)
     failed = (~first.fixed).nonzero().squeeze(-1)
     if not len(failed):
         return first, [first]
-    again = come_to_rest(step, step.after(x[failed], u, LATER), u, iterations)
+    again = search(later(x[failed]))
     better = again.fixed
     both = [value.index_copy(0, failed[better], new[better]) for value, new in zip(first, again, strict=True)]
     return Resting(*both), [first, again]
@@ -251,6 +270,20 @@ def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:
     leaders, own = torch.unique(merged(found.points[found.fixed], eps), return_inverse=True)
     labels[found.fixed] = own
     return found.points[found.fixed][leaders], labels
+
+
+def _new(step: Step, known: Tensor, found: Tensor, u: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Of the fixed points ``found (n, d)`` those that are not ``known`` yet, and their eigenvalues.
+
+    With an eigenvalue of 1 a point is one of a continuum: there are others between any two of these. The speed tells a
+    point to within eps where eigenvalues are farther from 1 than this.
+    """
+    together = torch.cat([known, found])
+    leaders = torch.unique(merged(together, eps))
+    new = together[leaders[leaders >= len(known)]]
+    values = _eigenvalues(step, new, u)
+    alone = (values - 1).abs().amin(dim=-1) > REST * (1 + torch.linalg.vector_norm(new, dim=-1)).cpu() / eps
+    return new[alone.to(new.device)], values[alone]
 
 
 def _between_and_beyond(points: Tensor, place: int) -> Tensor:
