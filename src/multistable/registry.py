@@ -32,6 +32,9 @@ class Registry(dict[str, T]):
         self.what, self.group = what, group
         self._own, self._accepts = dict(entries), accepts
 
+    def __missing__(self, name: Any) -> T:
+        raise KeyError(f"{self.what} must be one of {', '.join(self.names())}, got {shown(name)}")
+
     def names(self) -> list[str]:
         """All names, those of entry points last."""
         return list(dict.fromkeys([*self, *(point.name for point in self._points())]))

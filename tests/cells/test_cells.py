@@ -322,3 +322,8 @@ def test_a_step_that_returns_no_state_is_told(time):
         OfTensors(2, 4)(x[0])
     with pytest.raises(TypeError, match=match):
         ms.measure(OfTensors(2, 4), x, batch_size=3)
+
+
+def test_a_name_that_no_cell_has_is_told_with_those_there_are():
+    with pytest.raises(KeyError, match=r"cell must be one of lstm, chrono, gru, .*, got 'grru'"):
+        ms.CELLS["grru"]

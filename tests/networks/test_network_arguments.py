@@ -212,3 +212,20 @@ def test_a_batched_state_with_one_sequence_is_refused():
     rnn = make("gru")
     with pytest.raises(ValueError, match="state"):
         rnn(normal(TIME, INPUT), normal(1, N, HIDDEN))
+
+
+@pytest.mark.parametrize("made", [make, lambda: make(bidirectional=True), lambda: ms.GRU(INPUT, HIDDEN).double()])
+def test_what_is_no_tensor_is_named(made):
+    rnn, x = made(), normal(TIME, N, INPUT)
+    for thing, given in ((None, "NoneType"), ([[1.0]], "list"), (np.zeros((TIME, N, INPUT)), "ndarray")):
+        with pytest.raises(TypeError, match=f"the input must be a tensor, got {given}"):
+            rnn(thing)
+    for state, message in (
+        (3, "the state must be a tensor or a tuple of tensors, got int"),
+        ("h", "the state must be a tensor or a tuple of tensors, got str"),
+        ([1, 2], "each part of the state must be a tensor, got int"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            rnn(x, state)
+    with pytest.raises(ValueError, match=r"the state must be .*, got shapes \[\(\)\]"):
+        rnn(x, torch.zeros((), dtype=x.dtype))

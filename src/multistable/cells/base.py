@@ -131,11 +131,9 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     def forward(self, u: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """One step: input ``(..., n, input_size)`` to output ``(..., n, hidden_size)`` and the new state."""
+        check_tensor("the input", u)
         projected = self.project(u)
-        if state is None:
-            state = self.zero_state(projected)
-        else:
-            state = self._checked_state(projected, (state,) if isinstance(state, Tensor) else state)
+        state = self.zero_state(projected) if state is None else self._checked_state(projected, fields_of(state))
         state = self.checked_step(projected, state)
         return state[0], state
 
@@ -173,6 +171,23 @@ class Cell(nn.Module, ABC, Generic[S]):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
+
+
+def check_tensor(what: str, value: Any) -> None:
+    """``value`` is a tensor; ``what`` it is, for the error."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{what} must be a tensor, got {type(value).__name__}")
+
+
+def fields_of(state: Any) -> tuple[Tensor, ...]:
+    """The fields of a state that is given as one tensor or as a tuple of them."""
+    if isinstance(state, Tensor):
+        return (state,)
+    if not isinstance(state, tuple | list):
+        raise TypeError(f"the state must be a tensor or a tuple of tensors, got {type(state).__name__}")
+    for field in state:
+        check_tensor("each part of the state", field)
+    return tuple(state)
 
 
 def with_first_columns(bias: Tensor, second: Tensor, columns: int) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from multistable.arguments import positive_integer, positive_integers, share, truth_value
+from multistable.cells.base import check_tensor, fields_of
 from multistable.networks.cell_specs import CellSpec, cell_maker, check_options, halves, made_cell, without_bias
 from multistable.networks.layers import Bidirectional, CellLayer, Double, LayerState, Single, StackLayer
 from multistable.networks.pieces import OfDirections, Pieces, pieces_of_batch, pieces_of_packed, rows_of
@@ -113,6 +114,7 @@ class RNN(nn.Module):
         if isinstance(x, PackedSequence):
             output, end = self._forward_packed(x, state, resets)
             return x._replace(data=output), end
+        check_tensor("the input", x)
         if x.dim() < 2:
             raise ValueError(f"the input must be (time, n, features) or (time, features), got shape {tuple(x.shape)}")
         if x.dim() > 2:
@@ -150,8 +152,8 @@ class RNN(nn.Module):
         """The inverse of :meth:`pack_state`."""
         directions = self._directions
         names = directions[0].state_fields
-        fields = _fields(state)
-        if len(fields) != len(names) or any(len(field) != len(directions) for field in fields):
+        fields = fields_of(state)
+        if len(fields) != len(names) or any(field.shape[:1] != (len(directions),) for field in fields):
             given = [tuple(field.shape) for field in fields]
             layers = f"{self.num_layers} layers" + " of two directions" * self.bidirectional
             raise ValueError(f"the state must be ({', '.join(names)}), each with {layers} first, got shapes {given}")
@@ -188,7 +190,7 @@ class RNN(nn.Module):
         if state is None:
             return [None] * len(self._stack)
         before = self.unpack_state(state)
-        for field in _fields(state):
+        for field in fields_of(state):
             if field.shape[1:-1] != torch.Size(batch):
                 expected, given = tuple(batch), tuple(field.shape[1:-1])
                 raise ValueError(f"the state must have the batch dimensions of the input, {expected}, got {given}")
@@ -251,7 +253,7 @@ class RNN(nn.Module):
             u_of_group = rows_of(u, group.steps)
             output, end = self._through(u_of_group, self._before(u, group.steps.shape[1:], given), group.lengths)
             outputs.append(output.flatten(0, -2))
-            ends.append([field.flatten(1, -2) for field in _fields(end)])
+            ends.append([field.flatten(1, -2) for field in fields_of(end)])
         joined = tuple(torch.cat(field, dim=1) for field in zip(*ends, strict=True))
         end = self._rows_of_states(joined if len(joined) > 1 else joined[0], pieces.ends)
         return rows_of(torch.cat(outputs), pieces.back), end
@@ -276,7 +278,7 @@ class RNN(nn.Module):
             return output, end
         dtype = torch.get_autocast_dtype(device)
         if device == "cpu" and all(cell.casts_to_state for layer in self._stack for cell in layer.cells):
-            dtype = torch.promote_types(dtype, x.dtype if state is None else _fields(state)[0].dtype)
+            dtype = torch.promote_types(dtype, x.dtype if state is None else fields_of(state)[0].dtype)
         return output.to(dtype), _map(end, lambda field: field.to(dtype))
 
 
@@ -304,10 +306,6 @@ def _with_a_row_of_zeros(field: Tensor) -> Tensor:
     return torch.cat([flat, flat.new_zeros(len(flat), 1, flat.shape[-1])], dim=1)
 
 
-def _fields(state: Any) -> tuple[Tensor, ...]:
-    return (state,) if isinstance(state, Tensor) else tuple(state)
-
-
 def _as_batch_of_one(state: Tensor) -> Tensor:
     if state.dim() != 2:
         raise ValueError(f"the state of one sequence must be (num_layers, units), got shape {tuple(state.shape)}")
@@ -316,4 +314,4 @@ def _as_batch_of_one(state: Tensor) -> Tensor:
 
 def _map(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """``change`` applied to a state that is a tensor or a tuple of tensors."""
-    return change(state) if isinstance(state, Tensor) else tuple(change(field) for field in state)
+    return change(state) if isinstance(state, Tensor) else tuple(change(field) for field in fields_of(state))

@@ -136,7 +136,7 @@ def test_a_search_that_has_found_very_many_points_does_not_begin_again(monkeypat
 
 
 def test_points_far_from_the_states_are_not_looked_for():
-    """x + sin(x) / 2 rests at each multiple of pi; the states range over 8, and 8 more on either side is near."""
+    """x + sin(x) / 2 rests at each multiple of pi; the states go up to 4, and 1 + 4 more on either side is near."""
 
     class Wave(nn.Module):
         def forward(self, x, state=None):
@@ -147,7 +147,7 @@ def test_points_far_from_the_states_are_not_looked_for():
 
     states = torch.linspace(-4, 4, 40, dtype=torch.float64).unsqueeze(-1)
     found = ms.fixed_points(Wave(), torch.zeros(1), states)
-    expected = torch.arange(-3, 4, dtype=torch.float64) * math.pi
+    expected = torch.arange(-2, 3, dtype=torch.float64) * math.pi
     torch.testing.assert_close(found.points.squeeze(-1).sort().values, expected, **EXACT)
 
 
@@ -248,3 +248,34 @@ def test_what_cannot_be_asked():
         ms.fixed_points(Leaky(2, 4), "zero", states)
     with pytest.raises(TypeError, match=r"rnn must be a torch.nn.Module"):
         ms.fixed_points(None, "zero", states)
+
+
+@pytest.mark.parametrize("u", [0.0, 0.2, -0.3])
+def test_no_point_is_told_where_gates_close_far_from_all_states(u):
+    """A BRC keeps what is beyond 30 to the last bit: such states are not visited, and are no fixed points."""
+    rnn = ms.BRC(1, 1, dtype=torch.float64)  # its recurrent weights are 1
+    with torch.no_grad():
+        rnn.input_weight.copy_(torch.tensor([[0.3, 0.4, 1.0]]))
+        rnn.bias.copy_(torch.tensor([0.1, 0.9, 0.02]))
+    h = torch.linspace(-1.5, 1.5, 100_001, dtype=torch.float64)
+    still = torch.tanh(u + (1 + torch.tanh(0.4 * u + h + 0.9)) * h + 0.02) - h
+    expected = h[:-1][still[:-1].sign() != still[1:].sign()]
+    found = ms.fixed_points(rnn, torch.tensor([u], dtype=torch.float64), somewhere(50, 1))
+    torch.testing.assert_close(found.points.squeeze(-1).sort().values, expected, rtol=0, atol=3e-5)
+    assert (found.labels >= 0).all()
+    assert found.slow_points.abs().le(3).all()
+
+
+def test_a_point_that_is_far_from_the_states_is_found_where_the_network_goes_there():
+    rnn = torch.nn.RNN(1, 1, nonlinearity="relu").double()
+    with torch.no_grad():
+        for weight, value in zip(rnn.parameters(), (0.0, 0.5, 25.0, 25.0), strict=True):
+            weight.fill_(value)
+    found = ms.fixed_points(rnn, "zero", torch.full((3, 1), 0.1, dtype=torch.float64))
+    torch.testing.assert_close(found.points, torch.full((1, 1), 100.0, dtype=torch.float64))
+    assert found.labels.tolist() == [0, 0, 0]
+
+
+def test_a_result_prints_in_a_line():
+    found = ms.fixed_points(units(0.0, 0.1), "zero", somewhere(300, 2))
+    assert str(found) == repr(found) == "FixedPoints(4 stable, 4 saddle, 1 repellor; slow points: 0)"

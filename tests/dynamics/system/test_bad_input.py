@@ -213,7 +213,7 @@ def test_an_algorithm_that_is_not_known(rnn):
 def test_a_network_without_recurrent_layers(call):
     for module in (nn.Linear(2, 4), nn.Sequential(nn.Linear(2, 4), nn.Tanh()), nn.Identity(), nn.Conv1d(2, 4, 3)):
         name = type(module).__name__
-        with pytest.raises(TypeError, match=f"{name} has no recurrent layers .*accepted are torch.nn.RNN"):
+        with pytest.raises(TypeError, match=f"{name} has no recurrent layers .*accepted are torch.nn.RNN, GRU"):
             call(module, torch.zeros(5, 250, 2))
 
 
@@ -255,8 +255,8 @@ def test_warmup_of_half_precision(rnn):
 
 def test_generators_that_do_not_fit(call, rnn):
     x = torch.randn(5, 250, 2)
-    for wrong in ([42], 42, "seed"):
-        with pytest.raises(TypeError, match=r"generator must be a torch.Generator"):
+    for wrong, given in (([42], "int"), (42, "int"), ("seed", "str")):
+        with pytest.raises(TypeError, match=rf"generator must be a torch.Generator, .*, got {given}$"):
             call(rnn, x, generator=wrong)
     two = [torch.Generator(), torch.Generator()]
     with pytest.raises(ValueError, match=r"one torch.Generator, or one for each of 1 members, got a list of 2"):

@@ -38,11 +38,6 @@ class Resting(NamedTuple):
         at_rest = self.speeds <= REST * (1 + torch.linalg.vector_norm(self.points, dim=-1))
         return at_rest & self.speeds.isfinite()
 
-    def within(self, low: Tensor, high: Tensor) -> "Resting":
-        """The same, without a speed for those that ended where a coordinate is below ``low`` or above ``high``."""
-        outside = ((self.points < low) | (self.points > high)).any(dim=-1)
-        return self._replace(speeds=self.speeds.masked_fill(outside, torch.inf))
-
 
 def come_to_rest(step: Step, x: Tensor, u: Tensor, iterations: int) -> Resting:
     """Follow each of the states ``x (n, d)`` downhill in speed, to a zero or to a minimum.

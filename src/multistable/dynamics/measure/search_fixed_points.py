@@ -1,7 +1,6 @@
 """All fixed points near what a network visits, stable or not, and the points that it is slow to leave."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ GOLDEN = 0.618034
 """Its multiples, without their whole parts, are spread evenly over all numbers between 0 and 1."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FixedPoints:
     """The result of :func:`fixed_points`, all on the CPU in float64. The stable points come first, those with the most
     unstable directions last.
@@ -58,7 +57,11 @@ class FixedPoints:
     u: Tensor
     slow_points: Tensor
     slow_speeds: Tensor
-    _network: nn.Module = field(repr=False)
+    _network: nn.Module
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{self.kinds.count(kind)} {kind}" for kind in ("stable", "saddle", "repellor"))
+        return f"FixedPoints({numbers}; slow points: {len(self.slow_points)})"
 
     def __len__(self) -> int:
         return len(self.points)
@@ -130,8 +133,10 @@ def fixed_points(
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
     from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
-    leads to new ones. There may be others: no search from some states can promise all. Far from all of the states none
-    is looked for: beyond the range of each coordinate by more than the widest range, or the largest value, of any.
+    leads to new ones. There may be others: no search from some states can promise all.
+
+    Only what lies near the states counts: of each unit no further beyond their range than one and their largest number.
+    Farther off gates may close, and every state would be at rest.
 
     Args:
         rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
@@ -201,20 +206,16 @@ def _of_one(
 ) -> FixedPoints:
     with precise_step(rnn, u.shape[-1]) as step:
         x, one = _on_device(step, step.checked(states), u)
-        reach = _reach(x)
-
-        def search(begin: Tensor) -> Resting:
-            return come_to_rest(step, begin, one, iterations).within(*reach)
-
-        found, slow_ends = _from_states(search, x, lambda failed: step.after(failed, one, LATER))
+        found, slow_ends, visited = _from_states(step, x, one, iterations)
         ends, labels = _known(found, eps)
         eigenvalues = _eigenvalues(step, ends, one)
         in_vain = 0
         for number in range(rounds):
             if not 1 < len(ends) <= MOST_POINTS:
                 break
+            begin = _between_and_beyond(ends, number)
             others_left = len(ends) * (len(ends) - 1) // 2 > MOST_PAIRS
-            more = search(_between_and_beyond(ends, number))
+            more = _near(come_to_rest(step, begin, one, iterations), visited)
             slow_ends.append(more)
             new, values = _new(step, ends, more.points[more.fixed], one, eps)
             ends, eigenvalues = torch.cat([ends, new]), torch.cat([eigenvalues, values])
@@ -238,30 +239,28 @@ def _of_one(
     )
 
 
-def _reach(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What is near the states ``x (n, d)``: the lowest and the highest value of each coordinate, ``(d,)`` both.
+def _from_states(step: Step, x: Tensor, u: Tensor, iterations: int) -> tuple[Resting, list[Resting], Tensor]:
+    """Where the search from each state ends, all ends, and the states that the network is known to visit.
 
-    Far from what a network visits its gates are open or closed to the last digit. What a GRU has there it keeps, so
-    that in floating point all of it would be fixed points.
+    Where the search fails, or ends far away, it begins anew from where the network leads the state.
     """
-    low, high = x.amin(dim=0), x.amax(dim=0)
-    margin = torch.maximum((high - low).amax(), x.abs().amax())
-    margin = torch.where(margin > 0, margin, torch.inf)
-    return low - margin, high + margin
-
-
-def _from_states(
-    search: Callable[[Tensor], Resting], x: Tensor, later: Callable[[Tensor], Tensor]
-) -> tuple[Resting, list[Resting]]:
-    """Where the search from each state ends, and all ends: where it fails it begins anew from where the state goes."""
-    first = search(x)
+    first = _near(come_to_rest(step, x, u, iterations), x)
     failed = (~first.fixed).nonzero().squeeze(-1)
     if not len(failed):
-        return first, [first]
-    again = search(later(x[failed]))
+        return first, [first], x
+    later = step.after(x[failed], u, LATER)
+    visited = torch.cat([x, later[later.isfinite().all(dim=-1)]])
+    again = _near(come_to_rest(step, later, u, iterations), visited)
     better = again.fixed
     both = [value.index_copy(0, failed[better], new[better]) for value, new in zip(first, again, strict=True)]
-    return Resting(*both), [first, again]
+    return Resting(*both), [first, again], visited
+
+
+def _near(found: Resting, visited: Tensor) -> Resting:
+    """The same with an infinite speed for what is far from the states that are visited."""
+    reach = 1 + visited.abs().amax()
+    inside = (found.points >= visited.amin(dim=0) - reach) & (found.points <= visited.amax(dim=0) + reach)
+    return found._replace(speeds=found.speeds.where(inside.all(dim=-1), torch.inf))
 
 
 def _known(found: Resting, eps: float) -> tuple[Tensor, Tensor]:

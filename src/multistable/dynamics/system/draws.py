@@ -28,8 +28,11 @@ class Draws:
         if generator is None:
             generator = torch.Generator().manual_seed(torch.initial_seed())
         self._generators: list[Any] = list(generator) if isinstance(generator, tuple | list) else [generator]
-        if not all(isinstance(g, torch.Generator) for g in self._generators):
-            raise TypeError("generator must be a torch.Generator, or a list of them, one for each member")
+        others = [type(g).__name__ for g in self._generators if not isinstance(g, torch.Generator)]
+        if others:
+            raise TypeError(
+                f"generator must be a torch.Generator, or a list of them, one for each member, got {others[0]}"
+            )
         # A list has one generator for each member, also a list of one.
         if isinstance(generator, tuple | list) and len(generator) != (members or 1):
             raise ValueError(

@@ -59,9 +59,9 @@ def looked_for(model: nn.Module) -> str:
     """What an error says about a model without recurrent parts."""
     kinds = sorted({type(module).__name__ for module in model.modules()})
     return (
-        f"{type(model).__name__} has no recurrent layers that could be found: looked for were torch.nn.RNN, GRU, LSTM "
-        "and their cells, ms.RNN, ms.Cell and ms.Ensemble, at any depth; accepted are torch.nn.RNN and these, and "
-        "modules called as (input, state) -> (output, state), inside a model by part='name'. "
+        f"{type(model).__name__} has no recurrent layers that could be found: looked for, at any depth, and accepted "
+        "are torch.nn.RNN, GRU, LSTM and their cells, ms.RNN, ms.Cell and ms.Ensemble, and modules called as "
+        "(input, state) -> (output, state), inside a model by part='name'. "
         f"It consists of {', '.join(kinds)}"
     )
 
