@@ -5,13 +5,10 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.measure.memory import shares_recalled
 
 SIZES = {"batches": 3, "batch_size": 8, "stabilisation": 100}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def latches(units=3, seed=0):

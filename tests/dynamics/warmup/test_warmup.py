@@ -8,19 +8,10 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.warmup import run_warmup
 from networks import FEATURES, FORMS, WithReadout, in_layout, make, remembering, state_after
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture
-def short_final_measure(monkeypatch):
-    """The final measure is not what these tests are about."""
-    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 100)
+from warming import pushes
 
 
 def quick(rnn, x, **settings):
@@ -262,11 +253,6 @@ def test_slow_transients_warn_and_say_so():
         history = ms.warmup(Slow(), x, steps=10, batch_size=20, max_stabilisation=20, generator=generator())
     assert history.outcome == "drifting"
     assert history.vaa == pytest.approx(1 / 32)
-
-
-def pushes(n=64, units=12):
-    signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
-    return 5e3 * signs.expand(20, n, units)
 
 
 def test_a_collapsed_layer_is_seen_beside_a_multistable_one():
