@@ -30,7 +30,8 @@ test-lowest: $(LOWEST)/.installed
 		-W ignore::pytest.PytestUnraisableExceptionWarning --deselect tests/cli/test_reproduce_all.py \
 		tests/house tests/cells tests/networks tests/tasks tests/cli tests/training/test_training_store.py \
 		tests/training/test_interruptions.py tests/experiments/test_search.py tests/experiments/test_figures.py \
-		tests/experiments/test_ray.py tests/rl/test_gym_agent.py tests/scan/test_cpu_scan.py tests/scan/test_engine.py
+		tests/experiments/test_ray.py tests/rl/test_gym_agent.py tests/scan/test_cpu_scan.py \
+		tests/scan/test_stored_code.py tests/scan/test_engine.py
 
 fuzz: $(INSTALLED)
 	$(BIN)/python tests/helpers/fuzzing.py

@@ -143,7 +143,7 @@ def measured(rnn: nn.Module, sequences: Tensor, sizes: Sizes, precision: str) ->
     """``ms.measure`` in a precision of our choice: the innermost ``ms.engine`` holds."""
     with measuring(rnn, sequences, sizes.batch_size) as (system, data), ms.engine(precision=precision):
         draws = Draws(generator(3), system.members)
-        return estimate(system, data, draws, sizes.batches, sizes.batch_size, sizes.stabilisation, eps=1e-4)
+        return estimate(system, data, draws, (sizes.batches, sizes.batch_size), sizes.stabilisation, eps=1e-4)
 
 
 def measure(name: str, sizes: Sizes, device: torch.device) -> Row:

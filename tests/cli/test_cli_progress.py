@@ -142,15 +142,9 @@ def test_groups_at_the_same_time_are_not_mixed_up():
     bars.on_start(two, 0, steps=10)
     for configs in (one, two):
         bars.on_epoch(configs, [row] * len(configs))
-        assert f"({len(configs)} run" in rendered(bars)
+        assert f"({len(configs)} run" in shown(bars)
     bars.on_step(one, 2, 3)
-    assert "(1 run)" in rendered(bars)
-
-
-def rendered(bars):
-    console = Console(file=io.StringIO(), width=120)
-    console.print(bars.render())
-    return console.file.getvalue()
+    assert "(1 run)" in shown(bars)
 
 
 def test_what_a_lost_worker_had_done_is_not_counted_twice():

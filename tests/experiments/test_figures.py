@@ -9,14 +9,11 @@ import pytest
 import torch
 
 import multistable as ms
+from generators import generator
 from multistable.experiments import figures
 from multistable.experiments.settling import Settling, settling
 from multistable.experiments.styles import STYLES, cell_name, style_of
 from small_networks import make
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,12 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 
 
 def copy_sequences(time, n, features=1):
     """Inputs u_t ~ N(0, 1) of the copy first input benchmark."""
     return torch.randn(time, n, features, generator=torch.Generator().manual_seed(1))
-
-
-def generator():
-    return torch.Generator().manual_seed(0)
 
 
 NETWORKS = {

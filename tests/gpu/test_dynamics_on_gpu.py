@@ -41,7 +41,7 @@ def test_three_products_measure_what_float32_does(cell):
     rnn = ms.Ensemble([ms.RNN(cell, 1, 256, 2, generator=generator(seed)) for seed in range(3)]).cuda()
     x = torch.randn(50, 100, 1, generator=generator())
     with measuring(rnn, x, 32) as (system, data), ms.engine(precision="ieee"):
-        expected = estimate(system, data, Draws(generator(), 3), 10, 32, 3000, 1e-4).vaa
+        expected = estimate(system, data, Draws(generator(), 3), (10, 32), 3000, 1e-4).vaa
     assert ms.measure(rnn, x, stabilisation=3000, generator=generator()).vaa == pytest.approx(expected, abs=0.02)
 
 

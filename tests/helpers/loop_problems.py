@@ -1,4 +1,4 @@
-"""Random problems for the fused loop on the CPU: cells with leading dimensions, inputs, states."""
+"""Random problems for the fused loop on the CPU: cells with leading dimensions, inputs, states, and their check."""
 
 import torch
 from torch import Tensor
@@ -6,10 +6,13 @@ from torch import Tensor
 from cells_of_others import OTHERS
 from multistable.cells import CELLS, GRU, Cell
 from multistable.cells.elman import Elman
+from multistable.scan import cpu, reference
 
 MAKE = {name: CELLS[name] for name in CELLS.names()} | {kind.__name__: kind for kind in OTHERS}
 MAKE["gru with recurrent bias"] = lambda inputs, hidden: GRU(inputs, hidden, recurrent_bias=True)
 MAKE["relu"] = lambda inputs, hidden: Elman(inputs, hidden, nonlinearity="relu")
+
+RTOL, ATOL = 1e-10, 1e-12
 
 
 def weights_of(cell: Cell) -> dict[str, Tensor]:
@@ -39,3 +42,22 @@ def problem(cell: Cell, steps: int, n: int, leading: tuple[int, ...] = (), const
         *(torch.randn(*leading, n, cell.hidden_size, dtype=dtype, requires_grad=True) for _ in cell.State._fields)
     )
     return u, state, lambda: cell.project(u).expand(steps, *leading, n, -1)
+
+
+def check(cell: Cell, u: Tensor, state, project) -> None:
+    """The fused loop on the CPU computes the states and gradients of the reference, in float64."""
+    inputs = [u, *state, *weights_of(cell).values()]
+    expected = reference.scan(cell, project(), state)
+    upstream = [torch.randn_like(field) for field in expected]
+    states = cpu.scan(cell, project(), state)
+    assert type(states) is cell.State
+    gradients = torch.autograd.grad(states, inputs, upstream)
+    expected_gradients = torch.autograd.grad(expected, inputs, upstream)
+    for actual, wanted in zip((*states, *gradients), (*expected, *expected_gradients), strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=RTOL, atol=ATOL)
+    with torch.no_grad():
+        without = cpu.scan(cell, project(), state)
+        last = cpu.last(cell, project(), state)
+    for field, end, wanted in zip(without, last, expected, strict=True):
+        torch.testing.assert_close(field, wanted, rtol=RTOL, atol=ATOL)
+        torch.testing.assert_close(end, wanted[-1], rtol=RTOL, atol=ATOL)

@@ -57,3 +57,19 @@ class CellOfModules(ms.Cell):
 
     def step(self, projected: Tensor, state):
         return self.State(torch.tanh(projected + self.recall(state.h)))
+
+
+class OneMatrix(ms.Cell):
+    """A cell whose step is an expression of x, h, W, w and a state ``State(h)``."""
+
+    def __init__(self, function, inputs=2, hidden=5) -> None:
+        super().__init__(inputs, hidden)
+        self.function = function
+        self.input_weight = nn.Parameter(torch.randn(inputs, hidden))
+        self.bias = nn.Parameter(torch.randn(hidden))
+        self.W = nn.Parameter(torch.randn(hidden, hidden))
+        self.w = nn.Parameter(torch.randn(hidden))
+        self.register_buffer("buffer", torch.randn(hidden))
+
+    def step(self, projected, state):
+        return ms.Hidden(self.function(self, projected, state.h))

@@ -5,10 +5,7 @@ import warnings
 import torch
 
 import multistable as ms
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from generators import generator
 
 
 def copy_sequences(time, n, features=1, dtype=torch.float32):

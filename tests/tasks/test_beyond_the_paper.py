@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generators import generator
 from multistable.tasks import (
     TASKS,
     Adding,
@@ -32,10 +33,6 @@ from multistable.tasks import (
 )
 
 seeds = st.integers(0, 2**32)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def tokens(rows):
@@ -160,7 +157,7 @@ def test_every_task_beyond_the_paper_is_here():
 @given(data=st.data(), seed=seeds)
 def test_the_answers_follow_from_the_sequence(rule, data, seed):
     task = data.draw(MADE[rule])
-    inputs, targets = task.training(5, generator=seeded(seed))
+    inputs, targets = task.training(5, generator=generator(seed))
     assert inputs.shape == (task.T, 5, task.input_size)
     for i in range(5):
         assert targets[i].tolist() == pytest.approx(rule(task, inputs[:, i].tolist()), abs=1e-5)
@@ -176,7 +173,7 @@ def test_sizes(name):
 def test_guessing_has_the_loss_that_the_task_says(name):
     """The best constant answer, in the mean of n sequences; 5 standard deviations. All classes are equally likely."""
     n, (task, *_) = 20_000, SOME[name]
-    targets = task.training(n, generator=seeded()).targets
+    targets = task.training(n, generator=generator()).targets
     if targets.is_floating_point():
         errors = (targets - targets.mean(0)).square().mean(1)
         assert abs(errors.mean() - task.guessing) <= 5 * errors.std() / math.sqrt(n)
@@ -191,9 +188,9 @@ def test_guessing_has_the_loss_that_the_task_says(name):
 
 
 def test_what_is_to_be_remembered_comes_at_every_time_that_is_told():
-    marks = Adding(9).training(2000, generator=seeded()).inputs[..., 1].sum(1)
+    marks = Adding(9).training(2000, generator=generator()).inputs[..., 1].sum(1)
     assert [float(count) for count in marks] == pytest.approx([500.0] * 4 + [400.0] * 5, abs=5 * 20)
-    told = TemporalOrder(30).training(2000, generator=seeded()).inputs[..., 4:].sum((1, 2))
+    told = TemporalOrder(30).training(2000, generator=generator()).inputs[..., 4:].sum((1, 2))
     assert told.nonzero().flatten().tolist() == [3, 4, 5, 12, 13, 14]
     assert told.max() < 2000 / 3 + 5 * math.sqrt(2000 * 2 / 9)
 
@@ -202,8 +199,8 @@ def test_what_is_to_be_remembered_comes_at_every_time_that_is_told():
 def test_classes_are_scored_at_every_answer(seed):
     """Against the definition, in numbers of Python."""
     task = RepeatPrevious(9, lag=3, symbols=3)
-    outputs = torch.randn(9, 4, 3, generator=seeded(seed), dtype=torch.float64)
-    targets = task.training(4, generator=seeded(seed)).targets
+    outputs = torch.randn(9, 4, 3, generator=generator(seed), dtype=torch.float64)
+    targets = task.training(4, generator=generator(seed)).targets
     losses, hits = [], []
     for i in range(4):
         for j in range(6):
@@ -217,8 +214,8 @@ def test_classes_are_scored_at_every_answer(seed):
 @given(seed=seeds)
 def test_numbers_of_several_outputs_are_those_of_a_time_step_together(seed):
     task = FlipFlop(6, bits=2)
-    outputs = torch.randn(6, 4, 2, generator=seeded(seed), dtype=torch.float64)
-    targets = task.training(4, generator=seeded(seed), dtype=torch.float64).targets
+    outputs = torch.randn(6, 4, 2, generator=generator(seed), dtype=torch.float64)
+    targets = task.training(4, generator=generator(seed), dtype=torch.float64).targets
     errors = [
         float(outputs[t, i, b] - targets[i, 2 * t + b]) ** 2 for t in range(6) for i in range(4) for b in range(2)
     ]
@@ -228,7 +225,7 @@ def test_numbers_of_several_outputs_are_those_of_a_time_step_together(seed):
 @pytest.mark.parametrize("T", [2, 11, 60])
 def test_a_noisy_sine_is_continued_without_its_noise(T):
     """A wave obeys x[t + 1] + x[t - 1] = 2 cos(2 pi / period) x[t]; the inputs differ from it by the noise."""
-    inputs, targets = NoisySine(T, noise=1e-6).training(50, generator=seeded())
+    inputs, targets = NoisySine(T, noise=1e-6).training(50, generator=generator())
     waves = torch.cat([inputs[..., 0], targets[:, -1:].T]).double()
     assert torch.allclose(waves[-targets.shape[1] :].T, targets.double(), atol=1e-5)
     if T > 2:
@@ -237,23 +234,23 @@ def test_a_noisy_sine_is_continued_without_its_noise(T):
         periods = 2 * math.pi / torch.acos(twice / 2)
         assert ((periods > 9.9) & (periods < 30.1)).all()
         assert torch.allclose(waves[2:] + waves[:-2], twice * middle, atol=1e-4)
-    noise = (NoisySine(T, noise=0.5).training(2000, generator=seeded()).inputs - waves_of(T)).flatten()
+    noise = (NoisySine(T, noise=0.5).training(2000, generator=generator()).inputs - waves_of(T)).flatten()
     assert abs(noise.std() - 0.5) < 5 * 0.5 / math.sqrt(2 * len(noise))
 
 
 def waves_of(T):
     """The waves of a draw of 2000, without noise but for a trace."""
-    return NoisySine(T, noise=1e-6).training(2000, generator=seeded()).inputs
+    return NoisySine(T, noise=1e-6).training(2000, generator=generator()).inputs
 
 
 def test_noise_between_sample_and_test():
-    inputs = DelayedMatch(30, symbols=3, noise=0.25).training(500, generator=seeded()).inputs[1:-1].flatten()
+    inputs = DelayedMatch(30, symbols=3, noise=0.25).training(500, generator=generator()).inputs[1:-1].flatten()
     assert abs(inputs.std() - 0.25) < 5 * 0.25 / math.sqrt(2 * len(inputs))
 
 
 def test_a_share_of_the_words_is_of_one_topic():
     """A share s of one topic of k, all others equally likely: it is met s + (1 - s) / k of the time."""
-    texts = WordCounts(200, topics=4, words=2, share=0.5).training(500, generator=seeded())
+    texts = WordCounts(200, topics=4, words=2, share=0.5).training(500, generator=generator())
     topics = texts.inputs.argmax(-1) % 4
     assert float((topics == texts.targets.T).double().mean()) == pytest.approx(0.5 + 0.5 / 4, abs=0.01)
 
@@ -262,7 +259,7 @@ def test_small_images_are_means_of_squares_in_the_order_of_the_permutation(monke
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
     digits = mnist.Digits(images, np.arange(3, dtype=np.uint8))
     monkeypatch.setattr(mnist, "load", lambda split, folder: digits)
-    inputs, targets = SmallPermutedMNIST(7).training(generator=seeded())
+    inputs, targets = SmallPermutedMNIST(7).training(generator=generator())
     assert inputs.shape == (49, 3, 1)
     assert targets.tolist() == [0, 1, 2]
     order = np.random.RandomState(42).permutation(49)
@@ -271,8 +268,8 @@ def test_small_images_are_means_of_squares_in_the_order_of_the_permutation(monke
         square = images[1, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
         assert float(inputs[t, 1, 0]) == pytest.approx(round(float(square.mean())) / 255, abs=1e-6)
     assert torch.equal(
-        SmallPermutedMNIST(28).training(generator=seeded()).inputs,
-        TASKS["psmnist"]().training(generator=seeded()).inputs,
+        SmallPermutedMNIST(28).training(generator=generator()).inputs,
+        TASKS["psmnist"]().training(generator=generator()).inputs,
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generators import generator
 from multistable.tasks import PermutedLineSequentialMNIST, PermutedSequentialMNIST, mnist
 from multistable.tasks.permuted_mnist import permutation
 from paths import ROOT
@@ -34,10 +35,6 @@ def test_the_permutation_is_that_of_the_footnote():
     # Written down, should NumPy ever change: NEP 19 promises that it does not.
     assert permutation()[:8].tolist() == [598, 590, 209, 637, 174, 213, 429, 259]
     assert sorted(permutation()) == list(range(784))
-
-
-def generator():
-    return torch.Generator().manual_seed(0)
 
 
 def test_pixels_one_by_one(folder, digits):

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generators import generator
 from multistable.tasks import TASKS, CopyFirstInput, Data, Denoising, Task, mnist
 
 # Of the paper's tasks: their arguments here; length, input_size, output_size and answers; the shape of a target.
@@ -32,10 +33,6 @@ lengths = st.integers(1, 60)
 denoising = st.builds(
     lambda N, more, cue: Denoising(N + more, N, cue), st.integers(5, 30), st.integers(5, 30), st.booleans()
 )
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def within(value: torch.Tensor, expected: float, deviation: float) -> bool:
@@ -63,7 +60,7 @@ def task(name, monkeypatch):
 
 def answers(task: Task, n: int = 6, leading: tuple[int, ...] = (), seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Random outputs ``(time, ..., n, output_size)`` and targets ``(..., n, ...)`` of the task, in float64."""
-    g = seeded(seed)
+    g = generator(seed)
     outputs = torch.randn(task.length, *leading, n, task.output_size, dtype=torch.float64, generator=g)
     members = [task.training(n, generator=g, dtype=torch.float64).targets for _ in range(math.prod(leading))]
     return outputs, torch.stack(members).unflatten(0, leading) if leading else members[0]
@@ -75,14 +72,14 @@ def answers(task: Task, n: int = 6, leading: tuple[int, ...] = (), seed: int = 0
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_of_the_papers_tasks(task, name):
     assert (task.length, task.input_size, task.output_size, task.answers) == SIZES[name]
-    data = task.training(11, generator=seeded())
+    data = task.training(11, generator=generator())
     assert data.targets.shape == (11, *TARGETS[name])
     assert data.targets.dtype == (torch.int64 if task.output_size == 10 else torch.float32)
 
 
 @pytest.mark.parametrize(("split", "dtype"), [("training", torch.float32), ("testing", torch.float64)])
 def test_shapes_and_types(task, split, dtype):
-    data = getattr(task, split)(11, generator=seeded(), dtype=dtype)
+    data = getattr(task, split)(11, generator=generator(), dtype=dtype)
     assert isinstance(task, Task)
     assert isinstance(data, Data)
     assert data.inputs.shape == (task.length, 11, task.input_size)
@@ -95,16 +92,16 @@ def test_shapes_and_types(task, split, dtype):
 
 def test_a_seed_decides_the_data(task):
     for draw in (task.training, task.testing):
-        first, again, other = (draw(13, generator=seeded(seed)) for seed in (5, 5, 6))
+        first, again, other = (draw(13, generator=generator(seed)) for seed in (5, 5, 6))
         assert torch.equal(first.inputs, again.inputs)
         assert torch.equal(first.targets, again.targets)
         assert not torch.equal(first.inputs, other.inputs)
-    g = seeded()
+    g = generator()
     assert not torch.equal(task.training(13, generator=g).inputs, task.testing(13, generator=g).inputs)
 
 
 def test_the_type_does_not_change_what_is_drawn(task):
-    single, double = (task.training(13, generator=seeded(), dtype=t) for t in (torch.float32, torch.float64))
+    single, double = (task.training(13, generator=generator(), dtype=t) for t in (torch.float32, torch.float64))
     assert torch.allclose(single.inputs.double(), double.inputs, rtol=torch.finfo(torch.float32).eps, atol=0)
     assert torch.equal(single.targets.double(), double.targets.double())
 
@@ -118,9 +115,9 @@ def test_data_is_drawn_where_the_generator_is(task):
 
 
 def test_data_is_on_the_device_asked_for_and_shares_no_memory(task):
-    data = task.training(3, generator=seeded(), device="meta")
+    data = task.training(3, generator=generator(), device="meta")
     assert data.inputs.device.type == data.targets.device.type == "meta"
-    data = task.training(4, generator=seeded())
+    data = task.training(4, generator=generator())
     before = data.targets.clone()
     data.inputs.fill_(7.0)
     assert torch.equal(data.targets, before)
@@ -134,8 +131,8 @@ def test_global_random_state_is_left_as_it_is(task):
     # Not where an earlier call would have left it, were it to seed.
     np.random.rand()  # noqa: NPY002
     before = state()
-    task.training(5, generator=seeded())
-    task.testing(generator=seeded())
+    task.training(5, generator=generator())
+    task.testing(generator=generator())
     assert state() == before
 
 
@@ -151,11 +148,11 @@ def test_bad_draws_are_refused(split):
     draw = getattr(CopyFirstInput(5), split)
     for n in (0, -1, 2.5, "3"):
         with pytest.raises(ValueError, match=f"n must be a positive integer, got {n!r}"):
-            draw(n, generator=seeded())
+            draw(n, generator=generator())
     with pytest.raises(TypeError, match=r"generator must be a torch\.Generator, got int"):
         draw(3, generator=0)
     with pytest.raises(TypeError, match=r"dtype must be a floating-point type, got torch\.int64"):
-        draw(3, generator=seeded(), dtype=torch.int64)
+        draw(3, generator=generator(), dtype=torch.int64)
 
 
 def test_members_of_an_ensemble_are_as_if_alone(task):
@@ -195,7 +192,7 @@ def test_the_loss_reads_the_time_steps_of_the_answers_and_targets_of_their_shape
 
 @given(T=lengths, n=st.integers(1, 20), seed=seeds)
 def test_copy_asks_for_the_first_input(T, n, seed):
-    inputs, targets = CopyFirstInput(T).training(n, generator=seeded(seed))
+    inputs, targets = CopyFirstInput(T).training(n, generator=generator(seed))
     assert inputs.shape == (T, n, 1)
     assert torch.equal(targets, inputs[0])
 
@@ -215,7 +212,7 @@ def check_white_noise(u: torch.Tensor) -> None:
 
 @given(T=lengths, seed=seeds)
 def test_the_inputs_of_copy_are_white_noise(T, seed):
-    check_white_noise(CopyFirstInput(T).training(2000, generator=seeded(seed)).inputs[..., 0])
+    check_white_noise(CopyFirstInput(T).training(2000, generator=generator(seed)).inputs[..., 0])
 
 
 @given(T=lengths, seed=seeds)
@@ -237,7 +234,7 @@ def test_copy_refuses_a_bad_length(T):
 @given(task=denoising, n=st.integers(1, 20), seed=seeds)
 def test_denoising_marks_five_values_and_asks_for_them_in_order(task, n, seed):
     """Time steps count from 1 here, as in the paper."""
-    inputs, targets = task.training(n, generator=seeded(seed))
+    inputs, targets = task.training(n, generator=generator(seed))
     assert inputs.shape == (task.T, n, 2)
     for i in range(n):
         u = {t: float(inputs[t - 1, i, 0]) for t in range(1, task.T + 1)}
@@ -250,7 +247,9 @@ def test_denoising_marks_five_values_and_asks_for_them_in_order(task, n, seed):
 
 
 def test_the_cue_is_there_unless_refused():
-    inputs = [task.training(8, generator=seeded()).inputs for task in (Denoising(30, 10), Denoising(30, 10, cue=False))]
+    inputs = [
+        task.training(8, generator=generator()).inputs for task in (Denoising(30, 10), Denoising(30, 10, cue=False))
+    ]
     difference = inputs[0] - inputs[1]
     assert (difference[25, :, 1] == -1).all()
     assert difference.count_nonzero() == 8
@@ -258,7 +257,7 @@ def test_the_cue_is_there_unless_refused():
 
 @given(task=denoising, seed=seeds)
 def test_the_noise_and_the_targets_of_denoising_are_white_noise(task, seed):
-    inputs, targets = task.training(2000, generator=seeded(seed))
+    inputs, targets = task.training(2000, generator=generator(seed))
     check_white_noise(inputs[..., 0])
     check_white_noise(targets.T)
 
@@ -266,7 +265,7 @@ def test_the_noise_and_the_targets_of_denoising_are_white_noise(task, seed):
 @pytest.mark.parametrize("choices", [5, 8])
 def test_every_set_of_five_times_is_equally_likely(choices):
     """Pearson's statistic has mean k - 1 and variance 2 (k - 1) over k sets; 5 standard deviations."""
-    marks = Denoising(choices + 5, 5).training(generator=seeded()).inputs[:choices, :, 1].bool()
+    marks = Denoising(choices + 5, 5).training(generator=generator()).inputs[:choices, :, 1].bool()
     sets, counts = torch.unique(marks, dim=1, return_counts=True)
     k, expected = math.comb(choices, 5), marks.shape[1] / math.comb(choices, 5)
     assert sets.shape[1] == k
@@ -276,7 +275,7 @@ def test_every_set_of_five_times_is_equally_likely(choices):
 @given(more=st.integers(6, 30), seed=seeds)
 def test_every_time_is_marked_equally_often(more, seed):
     n, share = 2000, 5 / more
-    marks = Denoising(more + 5, 5).training(n, generator=seeded(seed)).inputs[:more, :, 1]
+    marks = Denoising(more + 5, 5).training(n, generator=generator(seed)).inputs[:more, :, 1]
     assert within(marks.mean(1), share, math.sqrt(share * (1 - share) / n))
 
 
@@ -325,7 +324,7 @@ def test_a_cue_is_there_or_not():
 @pytest.mark.parametrize("task", [CopyFirstInput(2), Denoising(10, 5)])
 def test_forty_thousand_sequences_of_which_nothing_is_known_without_memory(task):
     for draw in (task.training, task.testing):
-        inputs, targets = draw(generator=seeded())
+        inputs, targets = draw(generator=generator())
         assert inputs.shape[1] == len(targets) == 40_000
         silent = task.loss(torch.zeros(task.length, 40_000, 1), targets)
         assert within(silent, 1, math.sqrt(2 / targets.numel()))

@@ -1,12 +1,12 @@
 """A run records its attractors as a continuation over its networks finds them, and they keep their numbers."""
 
 import json
-import math
 
 import pytest
 import torch
 
 import multistable as ms
+from bistable_units import units
 from multistable.cli.bodies import inspect, show
 from multistable.training import Callback, DamagedRunError, Model, RunFolder, train
 from multistable.training.portraits import DIGITS, WRITTEN, Following, course_of
@@ -115,13 +115,8 @@ def test_a_damaged_file_is_named(run, tmp_path, damage, message):
 
 def attractors_of(slope):
     """Those of a unit that is bistable above a slope of 1."""
-    rnn = ms.RNN("brc", 1, 1).double()
-    with torch.no_grad():
-        for parameter in rnn.parameters():
-            parameter.zero_()
-        rnn.layers[0].cell.bias[1] = math.atanh(slope - 1)
     states = torch.linspace(-0.97, 0.97, 20, dtype=torch.float64).unsqueeze(-1)
-    return ms.attractors(rnn, states=states, inputs="zero", stabilisation=500)
+    return ms.attractors(units(0.0, slope=slope), states=states, inputs="zero", stabilisation=500)
 
 
 def test_after_states_that_were_not_finite_attractors_are_new_ones():

@@ -30,6 +30,14 @@ Minutes = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Say what would be done, what is done already and how long the rest may take; do nothing.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

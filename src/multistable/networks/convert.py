@@ -108,6 +108,12 @@ def _options(module: nn.Module) -> dict[str, Any]:
     return {} if nonlinearity is None else {"nonlinearity": nonlinearity}
 
 
+def form_of(network: nn.RNNBase | RNN) -> dict[str, Any]:
+    """The arguments that a ``torch.nn`` recurrence and an :class:`RNN` both take, as this one has them."""
+    names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    return {name: getattr(network, name) for name in names}
+
+
 def from_torch(module: Any) -> RNN:
     """An :class:`RNN` with a copy of the weights of a ``torch.nn.GRU``, ``LSTM`` or ``RNN``.
 
@@ -127,13 +133,7 @@ def from_torch(module: Any) -> RNN:
     with warnings.catch_warnings(action="ignore"):  # torch.nn has said already that dropout needs a second layer
         network = RNN(
             type(layers[0].outline),
-            module.input_size,
-            module.hidden_size,
-            module.num_layers,
-            bias=module.bias,
-            batch_first=module.batch_first,
-            dropout=module.dropout,
-            bidirectional=module.bidirectional,
+            **form_of(module),
             # It leaves the global generator alone; the draws are overwritten.
             generator=torch.Generator("cpu" if like.is_meta else like.device),
             device=like.device,
@@ -167,14 +167,8 @@ def to_torch(network: RNN) -> nn.RNNBase:
     like = next(network.parameters())
     # Without weights of its own, which it would draw from the global generator.
     with warnings.catch_warnings(action="ignore"):
-        module = torch_kinds[kind](
-            *(network.input_size, network.hidden_size, network.num_layers),
-            bias=network.bias,
-            batch_first=network.batch_first,
-            dropout=network.dropout,
-            bidirectional=network.bidirectional,
-            **{"device": "meta", "dtype": like.dtype, **options},
-        ).to_empty(device=like.device)
+        module = torch_kinds[kind](**form_of(network), **options, device="meta", dtype=like.dtype)
+    module = module.to_empty(device=like.device)
     with torch.no_grad():
         for cell, theirs in zip(cells, torch_recurrences(module) or [], strict=True):
             for name, value in _to_torch(kind, cell).items():

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from multistable.networks.cell_specs import options_of
-from multistable.networks.convert import torch_cell, torch_recurrences
+from multistable.networks.convert import form_of, torch_cell, torch_recurrences
 from multistable.networks.layers import Double
 from multistable.networks.rnn import RNN
 from multistable.networks.wrappers import unwrapped
@@ -79,13 +79,7 @@ def _double(module: nn.RNNBase | RNN, cell: Any, options: dict[str, Any], genera
     like = next(module.parameters())
     network = RNN(
         cell,
-        module.input_size,
-        module.hidden_size,
-        module.num_layers,
-        bias=module.bias,
-        batch_first=module.batch_first,
-        dropout=module.dropout,
-        bidirectional=module.bidirectional,
+        **form_of(module),
         double=True,
         generator=generator,
         device=like.device,

@@ -1,7 +1,6 @@
 """The base of the tasks on permuted images: the permutation, the sets, the loss and the accuracy."""
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +41,7 @@ class PermutedMNIST(Task):
         ),
     )
 
+    input_size = 1
     output_size = 10
     guessing = math.log(output_size)  # nearly: the digits are not quite equally frequent
     loss_name = "log loss (nats)"
@@ -51,9 +51,9 @@ class PermutedMNIST(Task):
         """What is shown of images ``(n, 28, 28)``, of the same type ``(n, ...)``: the images themselves."""
         return images
 
-    @abstractmethod
     def sequences(self, images: Tensor) -> Tensor:
-        """Permuted images ``(pixels, n)`` to inputs ``(time, n, input_size)``."""
+        """Permuted images ``(pixels, n)`` to inputs ``(time, n, input_size)``: pixel by pixel."""
+        return images.unsqueeze(-1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Negative log likelihood of the digit under the softmax of the last output, mean over the batch.

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from multistable.arguments import positive_integer
 from multistable.setting import TASK, documented, setting
@@ -25,8 +24,6 @@ class SmallPermutedMNIST(PermutedMNIST):
 
     side: int = setting(14, "Pixels of a side; each is the mean of a square of the image.", _divisor, TASK)
 
-    input_size = 1
-
     @property
     def length(self) -> int:
         return self.side**2
@@ -36,7 +33,3 @@ class SmallPermutedMNIST(PermutedMNIST):
         block = SIDE // self.side
         squares = images.reshape(-1, self.side, block, self.side, block)
         return squares.mean((2, 4)).round().astype(images.dtype)
-
-    def sequences(self, images: Tensor) -> Tensor:
-        """Permuted images ``(length, n)`` to inputs ``(length, n, 1)``."""
-        return images.unsqueeze(-1)

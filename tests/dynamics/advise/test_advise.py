@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
+from generators import generator
 from global_state import global_state
 from models import TOKENS, Classifier
 from multistable.dynamics.advise import trial, windows
@@ -16,18 +17,14 @@ from multistable.dynamics.advise import trial, windows
 T, N, WORDS, CLASSES = 24, 1000, 6, 3
 
 
-def drawn(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def texts():
     """Words ``(T, n)`` by chance, and as vectors ``(T, n, WORDS)``."""
-    words = torch.randint(WORDS, (T, N), generator=drawn())
+    words = torch.randint(WORDS, (T, N), generator=generator())
     return words, nn.functional.one_hot(words, WORDS).float()
 
 
 def network(seed=1):
-    return ms.RNN("gru", WORDS, 16, generator=drawn(seed))
+    return ms.RNN("gru", WORDS, 16, generator=generator(seed))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,13 +44,13 @@ def as_if_warmed(monkeypatch):
 @pytest.fixture(scope="module")
 def of_first_word(shorter):
     words, u = texts()
-    return ms.advise(network(), u, targets=words[0] % CLASSES, steps=300, lr=5e-3, generator=drawn(2))
+    return ms.advise(network(), u, targets=words[0] % CLASSES, steps=300, lr=5e-3, generator=generator(2))
 
 
 @pytest.fixture(scope="module")
 def of_last_word(shorter):
     words, u = texts()
-    return ms.advise(network(), u, targets=words[-1] % CLASSES, steps=0, generator=drawn(2))
+    return ms.advise(network(), u, targets=words[-1] % CLASSES, steps=0, generator=generator(2))
 
 
 def test_a_warmup_is_advised_where_the_first_word_counts(of_first_word):
@@ -73,9 +70,9 @@ def test_no_warmup_is_advised_where_the_last_word_counts(of_last_word):
 
 
 def test_it_cannot_tell_where_targets_are_chance(as_if_warmed):
-    targets = torch.randint(CLASSES, (N,), generator=drawn(5))
+    targets = torch.randint(CLASSES, (N,), generator=generator(5))
     states = global_state()
-    advice = ms.advise(network(), texts()[1], targets=targets, steps=20, generator=drawn(2))
+    advice = ms.advise(network(), texts()[1], targets=targets, steps=20, generator=generator(2))
     assert global_state() == states
     assert advice.warmup is None
     assert advice.window.needed is None
@@ -85,7 +82,7 @@ def test_it_cannot_tell_where_targets_are_chance(as_if_warmed):
 
 
 def test_without_targets_it_says_what_it_cannot_know():
-    advice = ms.advise(network(), texts()[1], generator=drawn(2))
+    advice = ms.advise(network(), texts()[1], generator=generator(2))
     assert advice.warmup is None
     assert advice.window is advice.trial is None
     assert "How far back the targets reach is not known: no targets were given." in advice.reasons
@@ -96,10 +93,10 @@ def test_a_network_with_attractors_needs_no_warmup():
     signs = nn.RNN(WORDS, 8)  # each unit keeps the sign that the first steps gave it
     with torch.no_grad():
         signs.weight_hh_l0.copy_(2 * torch.eye(8))
-        signs.weight_ih_l0.copy_(0.1 * torch.randn(8, WORDS, generator=drawn(1)))
+        signs.weight_ih_l0.copy_(0.1 * torch.randn(8, WORDS, generator=generator(1)))
         signs.bias_ih_l0.zero_()
         signs.bias_hh_l0.zero_()
-    advice = ms.advise(signs, texts()[1], generator=drawn(2))
+    advice = ms.advise(signs, texts()[1], generator=generator(2))
     assert advice.vaa > 0.5
     assert advice.warmup == "none"
 
@@ -114,7 +111,7 @@ def test_the_pictures(of_first_word):
 
 
 def loader():
-    tokens = torch.randint(TOKENS, (40, 7), generator=drawn(3))
+    tokens = torch.randint(TOKENS, (40, 7), generator=generator(3))
     return DataLoader(TensorDataset(tokens, tokens[:, -1] % 2), batch_size=4, shuffle=True)
 
 
@@ -125,7 +122,7 @@ def model():
 
 
 def advised(model, batches, **options):
-    return ms.advise(model, batches, steps=3, generator=drawn(4), **options)
+    return ms.advise(model, batches, steps=3, generator=generator(4), **options)
 
 
 def test_a_model_and_all_around_it_are_as_before(model, as_if_warmed):
@@ -147,7 +144,7 @@ def test_the_same_generator_gives_the_same_advice(model, as_if_warmed):
     batches = list(loader())
     first, second = (advised(model, batches) for _ in range(2))
     assert first == second
-    assert first.trial.losses != ms.advise(model, batches, steps=3, generator=drawn(5)).trial.losses
+    assert first.trial.losses != ms.advise(model, batches, steps=3, generator=generator(5)).trial.losses
 
 
 def test_a_double_copy_is_not_made_of_a_layer_of_five_units(model, as_if_warmed):
@@ -170,7 +167,7 @@ def test_a_loss_of_the_users_own(model, as_if_warmed):
 
 def test_the_time_may_be_up():
     advice = ms.advise(
-        network(), texts()[1], targets=texts()[0][0] % CLASSES, steps=10**6, minutes=1e-6, generator=drawn(2)
+        network(), texts()[1], targets=texts()[0][0] % CLASSES, steps=10**6, minutes=1e-6, generator=generator(2)
     )
     assert advice.trial is None
     assert "No copies were trained: the time was up" in " ".join(advice.reasons)

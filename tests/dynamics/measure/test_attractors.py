@@ -7,14 +7,11 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.measure.fixed_points_and_cycles import periods
 from networks import FEATURES, FEW_FORMS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 300, "longest": 100}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Rotation(nn.Module):

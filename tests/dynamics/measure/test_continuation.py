@@ -8,32 +8,15 @@ import torch
 from torch import nn
 
 import multistable as ms
-
-A, C = 1.8, 0.5
-FOLD = A * math.sqrt(1 - 1 / A) - math.atanh(math.sqrt(1 - 1 / A))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def unit(slope=A):
-    """h -> C h + (1 - C) tanh(slope h + u): bistable for a slope above 1 and a small u."""
-    rnn = ms.RNN("brc", 1, 1).double()
-    with torch.no_grad():
-        for parameter in rnn.parameters():
-            parameter.zero_()
-        rnn.layers[0].cell.bias[1] = math.atanh(slope - 1)
-        rnn.layers[0].cell.input_weight[0, 2] = 1.0
-    return rnn
-
+from bistable_units import FOLD, units
+from generators import generator
 
 STATES = torch.linspace(-0.97, 0.97, 40, dtype=torch.float64).unsqueeze(-1)
 
 
 def test_through_two_folds_one_attractor_appears_and_the_other_disappears():
     path = torch.linspace(-0.8, 0.8, 33, dtype=torch.float64)
-    found = ms.continuation(unit(), states=STATES, inputs=path)
+    found = ms.continuation(units(0.0), states=STATES, inputs=path)
     inside = [abs(u) < FOLD for u in path.tolist()]
     assert found.counts == [2 if bistable else 1 for bistable in inside]
     first, last = inside.index(True), len(inside) - inside[::-1].index(True)
@@ -50,7 +33,7 @@ def test_through_two_folds_one_attractor_appears_and_the_other_disappears():
 def test_saddles_are_followed_from_fold_to_fold():
     """Three points between the folds, each of which goes on in the next step; at a fold two of them meet."""
     path = torch.linspace(-0.5, 0.5, 11, dtype=torch.float64)
-    found = ms.continuation(unit(), states=STATES, inputs=path).fixed_points()
+    found = ms.continuation(units(0.0), states=STATES, inputs=path).fixed_points()
     assert [len(points) for points in found] == [3 if abs(u) < FOLD else 1 for u in path.tolist()]
     for before, after in itertools.pairwise(found):
         if len(before) == len(after) == 3:
@@ -61,7 +44,7 @@ def test_saddles_are_followed_from_fold_to_fold():
 
 def test_over_networks_one_attractor_splits_in_two_and_both_merge_again():
     slopes = [0.5, 0.8, 1.2, 1.5, 1.2, 0.8]
-    found = ms.continuation([unit(slope) for slope in slopes], states=STATES, inputs=torch.tensor([1e-3]))
+    found = ms.continuation([units(0.0, slope=slope) for slope in slopes], states=STATES, inputs=torch.tensor([1e-3]))
     assert found.counts == [1, 1, 2, 2, 2, 1]
     appears, disappears = found.changes
     assert (appears.step, appears.appears, appears.other) == (2, True, 0)

@@ -8,30 +8,11 @@ import torch
 from torch import nn
 
 import multistable as ms
+from bistable_units import FOLD, FOLD_AT, A, C, units
+from generators import generator
 from networks import FEATURES, FORMS, Leaky, make, state_after
 
 EXACT = {"rtol": 0, "atol": 1e-9}
-A, C = 1.8, 0.5
-FOLD_AT = math.sqrt(1 - 1 / A)
-FOLD = A * FOLD_AT - math.atanh(FOLD_AT)
-"""A unit h -> C h + (1 - C) tanh(A h + b) is bistable for |b| below this."""
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def units(*biases):
-    """A BRC of independent units with gates that do not depend on anything, each with its b."""
-    m = len(biases)
-    rnn = ms.RNN("brc", 1, m).double()
-    with torch.no_grad():
-        for parameter in rnn.parameters():
-            parameter.zero_()
-        rnn.layers[0].cell.bias[m : 2 * m] = math.atanh(A - 1)
-        rnn.layers[0].cell.bias[2 * m :] = torch.tensor(biases, dtype=torch.float64)
-        rnn.layers[0].cell.input_weight[:, 2 * m :] = 1.0
-    return rnn
 
 
 def roots(b):

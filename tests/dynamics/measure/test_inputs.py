@@ -7,13 +7,10 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from networks import FEATURES, FEW_FORMS, Leaky, in_layout, make
 
 SIZES = {"batch_size": 8, "stabilisation": 200}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Sign(nn.Module):

@@ -8,15 +8,12 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from models import FEATURES, UNITS
 from multistable.dynamics.system.sequences import PaddedSequences
 
 # So few steps that VAA depends on the input.
 SMALL = {"batches": 4, "stabilisation": 3, "eps": 0.1}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def model_and_what_it_reads():

@@ -9,13 +9,10 @@ from torch import nn
 from torch.autograd.functional import jacobian
 
 import multistable as ms
+from generators import generator
 from networks import FEATURES, FEW_FORMS, at_rest_and_restless, in_layout, make
 
 SIZES = {"batches": 2, "batch_size": 8, "stabilisation": 200, "steps": 400}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Map(nn.Module):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.measure.algorithm_2_reachable_states import random_hidden_states
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.system import threads
@@ -17,10 +18,6 @@ from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import studying
 from multistable.dynamics.system.whole_states import flat, map_states
 from networks import FEATURES, FEW_FORMS, in_layout, make
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def bistable_units(units, a, gate_bias=0.0, input_weight=1e-3):

@@ -7,11 +7,8 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.measure.memory import bits_about
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Corners(nn.Module):

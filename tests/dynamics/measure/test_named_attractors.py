@@ -7,14 +7,9 @@ import torch
 from torch import nn
 
 import multistable as ms
+from bistable_units import FOLD, A, C, units
+from generators import generator
 from networks import FEATURES, FEW_FORMS, in_layout, make
-
-A, C = 1.8, 0.5
-FOLD = A * math.sqrt(1 - 1 / A) - math.atanh(math.sqrt(1 - 1 / A))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Map(nn.Module):
@@ -38,19 +33,6 @@ def towards(threshold):
 
 def logistic(r):
     return Map(lambda h: r * h * (1 - h))
-
-
-def units(*biases):
-    """A BRC of independent units h -> C h + (1 - C) tanh(A h + b + u): two fixed points each for |b + u| < FOLD."""
-    m = len(biases)
-    rnn = ms.RNN("brc", 1, m).double()
-    with torch.no_grad():
-        for parameter in rnn.parameters():
-            parameter.zero_()
-        rnn.layers[0].cell.bias[m : 2 * m] = math.atanh(A - 1)
-        rnn.layers[0].cell.bias[2 * m :] = torch.tensor(biases, dtype=torch.float64)
-        rnn.layers[0].cell.input_weight[:, 2 * m :] = 1.0
-    return rnn
 
 
 def grid(n):

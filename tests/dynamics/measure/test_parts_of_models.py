@@ -8,12 +8,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import multistable as ms
+from generators import generator
 
 SMALL = {"batches": 2, "batch_size": 20, "stabilisation": 300}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Stacked(nn.Module):

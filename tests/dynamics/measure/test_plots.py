@@ -1,23 +1,11 @@
 """Pictures have a mark for each thing that they show, where it is."""
 
-import math
-
 import pytest
 import torch
 
 import multistable as ms
+from bistable_units import units
 from multistable.experiments.figures import svg
-
-
-def units(m, slope=1.8):
-    """Independent bistable units."""
-    rnn = ms.RNN("brc", 1, m).double()
-    with torch.no_grad():
-        for parameter in rnn.parameters():
-            parameter.zero_()
-        rnn.layers[0].cell.bias[m : 2 * m] = math.atanh(slope - 1)
-        rnn.layers[0].cell.input_weight[:, 2 * m :] = 1.0
-    return rnn
 
 
 def states(n, m):
@@ -29,7 +17,7 @@ def marks(axes):
 
 
 def test_attractors_are_drawn_with_paths_shares_eigenvalues_and_lifetimes():
-    found = ms.attractors(units(2), states=states(50, 2), inputs="zero")
+    found = ms.attractors(units(0.0, 0.0), states=states(50, 2), inputs="zero")
     space, shares, circle, lifetimes = found.plot().axes
     assert marks(space) == [1] * 4
     assert len(space.lines) == 50
@@ -46,7 +34,7 @@ def test_attractors_are_drawn_with_paths_shares_eigenvalues_and_lifetimes():
 
 def test_under_several_inputs_the_shares_are_drawn_along_them():
     u = torch.tensor([0.3, -0.3, 0.0], dtype=torch.float64)
-    found = ms.attractors(units(1), states=states(30, 1), inputs=u)
+    found = ms.attractors(units(0.0), states=states(30, 1), inputs=u)
     shares = found.plot().axes[1]
     for i, line in enumerate(shares.lines):
         assert line.get_xdata() == pytest.approx([-0.3, 0.0, 0.3])
@@ -54,7 +42,7 @@ def test_under_several_inputs_the_shares_are_drawn_along_them():
 
 
 def test_saddles_are_drawn_with_their_unstable_directions():
-    found = ms.fixed_points(units(2), "zero", states(100, 2))
+    found = ms.fixed_points(units(0.0, 0.0), "zero", states(100, 2))
     space, circle, constants = found.plot(states(100, 2)).axes
     assert marks(space) == [100, 4, 5]
     # Four saddles of one direction each, and a repellor of two.
@@ -92,14 +80,14 @@ def test_what_has_nothing_to_show_is_drawn_too():
 
 
 def test_a_continuation_is_drawn_along_its_path():
-    found = ms.continuation(units(1), states=states(40, 1), inputs=torch.linspace(-0.8, 0.8, 9))
+    found = ms.continuation(units(0.0), states=states(40, 1), inputs=torch.linspace(-0.8, 0.8, 9))
     places, shares = found.plot().axes
     assert sum(marks(places)) == sum(found.counts)
     assert len(shares.lines) == found.fractions.shape[-1]
 
 
 def test_members_are_drawn_one_by_one():
-    found = ms.attractors(ms.Ensemble([units(1), units(1)]), states=states(5, 1), inputs="zero")
+    found = ms.attractors(ms.Ensemble([units(0.0), units(0.0)]), states=states(5, 1), inputs="zero")
     with pytest.raises(ValueError, match=r"take one of its members"):
         found.plot()
     assert len(found.members[0].plot().axes) == 4

@@ -10,14 +10,11 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import system_of
 from multistable.dynamics.system.whole_states import flat
 from networks import FEATURES, KINDS, Leaky, in_layout, make, state_after
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Batch(NamedTuple):

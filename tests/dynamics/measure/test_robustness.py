@@ -6,15 +6,12 @@ import pytest
 import torch
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.measure import noise as of_noise
 
 GAIN = 2.0
 PLACE = 0.9575040240772687
 """The attractors of h = tanh(2 h) are at this and its negative; 0 is between them."""
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Latches(ms.Cell):

@@ -5,16 +5,13 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import studying
 from multistable.dynamics.system.whole_states import at_time
 from networks import FEATURES, state_after
 
 HOOKS = ["forward hook", "forward pre-hook", "own forward", "global pre-hook", "global hook", "own call"]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def halved(output):

@@ -12,14 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
 
 FEATURES = 2
 LENGTHS = [3, 7, 5, 1, 7, 6]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def states(rnn, sequences):

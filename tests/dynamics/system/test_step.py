@@ -5,14 +5,11 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.step import precise_step
 from networks import FEATURES, FORMS, KINDS, Leaky, in_layout, make, state_after
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("kind", FORMS)

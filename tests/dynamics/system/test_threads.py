@@ -13,15 +13,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import multistable as ms
+from generators import generator
 from global_state import global_state
 from multistable.dynamics.system import reading
 from multistable.dynamics.system.contexts import ieee_float32, tf32
 from multistable.dynamics.system.flags import CUDNN
 from networks import FEATURES, Leaky
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Meeting:

@@ -10,16 +10,13 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from global_state import global_state
 from multistable.dynamics.system import interrupts
 from networks import FEATURES, Leaky
 
 # When the second interrupt comes: after so many calls and returns that follow the first failure.
 WHEN = [*range(1, 30), *range(32, 80, 6), *range(90, 300, 25)]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Interrupting:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.system import studying
 from multistable.dynamics.warmup.wanted_vaa import (
@@ -18,10 +19,6 @@ from multistable.dynamics.warmup.wanted_vaa import (
     levels_for,
     places,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def all_cells(levels):

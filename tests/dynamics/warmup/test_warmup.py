@@ -8,19 +8,11 @@ import torch
 from torch import nn
 
 import multistable as ms
+from generators import generator
 from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.warmup import run_warmup
 from networks import FEATURES, FORMS, WithReadout, in_layout, make, remembering, state_after
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture
-def short_final_measure(monkeypatch):
-    """The final measure is not what these tests are about."""
-    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 100)
+from warming import pushes
 
 
 def quick(rnn, x, **settings):
@@ -133,6 +125,30 @@ def test_members_of_an_ensemble_are_warmed_up_as_alone(cell, double):
         assert torch.equal(together.stabilisation[:, seed], alone.stabilisation)
         for a, b in zip(trained.parameters(), member.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "n"),
+    [
+        ({}, 32),
+        ({"algorithm": "reliable"}, 200),
+        ({"algorithm": "paper"}, 200),
+        ({"target": 0.5}, 200),
+        ({"robust": 1}, 64),
+    ],
+)
+def test_batches_have_the_size_that_is_told(options, n, monkeypatch):
+    sizes = []
+
+    def stop(algorithm, warming, *_):
+        sizes.append(warming.batch_size)
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr(run_warmup, "_run", stop)
+    for given in (250, 20):
+        with pytest.raises(RuntimeError, match="seen"):
+            ms.warmup(nn.GRU(1, 2), torch.randn(3, given, 1), **options)
+    assert sizes == [n, 20]
 
 
 @pytest.mark.usefixtures("short_final_measure")
@@ -262,11 +278,6 @@ def test_slow_transients_warn_and_say_so():
         history = ms.warmup(Slow(), x, steps=10, batch_size=20, max_stabilisation=20, generator=generator())
     assert history.outcome == "drifting"
     assert history.vaa == pytest.approx(1 / 32)
-
-
-def pushes(n=64, units=12):
-    signs = 2.0 * torch.randint(0, 2, (n, units), generator=generator()) - 1
-    return 5e3 * signs.expand(20, n, units)
 
 
 def test_a_collapsed_layer_is_seen_beside_a_multistable_one():

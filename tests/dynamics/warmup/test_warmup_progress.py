@@ -9,15 +9,13 @@ from torch import nn
 
 import multistable as ms
 from multistable.dynamics.system import progress
-from multistable.dynamics.warmup import default, run_warmup
+from multistable.dynamics.warmup import default
 from multistable.dynamics.warmup.progress import INTERRUPTED, Line
 
-pytestmark = pytest.mark.filterwarnings("ignore::multistable.WarmupWarning")
-
-
-@pytest.fixture(autouse=True)
-def short_final_measure(monkeypatch):
-    monkeypatch.setattr(run_warmup, "FINAL_STABILISATION", 100)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::multistable.WarmupWarning"),
+    pytest.mark.usefixtures("short_final_measure"),
+]
 
 
 class Terminal(io.StringIO):

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from multistable.cli.declared import OUTPUT
 from multistable.cli.errors import reporting
 from multistable.cli.shared_options import (
     KEPT,
     Debug,
     Device,
+    DryRun,
     Minutes,
     Names,
     Out,
@@ -59,9 +59,7 @@ def command(
             help="Of a Ray cluster whose nodes have --out under the same path.", show_default="one on this machine"
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done; do nothing.", rich_help_panel=OUTPUT)
-    ] = False,
+    dry_run: DryRun = False,
     debug: Debug = False,
 ) -> None:
     """Run experiments of the paper, draw their figures and write a report.

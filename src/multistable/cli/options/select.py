@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from multistable.cli.declared import OUTPUT, SEARCH, options_of_runs, options_of_tasks, several, with_options
+from multistable.cli.declared import SEARCH, options_of_runs, options_of_tasks, several, with_options
 from multistable.cli.errors import reporting
 from multistable.cli.options.train import CELL, VERSION
-from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, Minutes, Out, Set, Together
+from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, DryRun, Minutes, Out, Set, Together
 from multistable.experiments.search import SPLITS, Space
 from multistable.registry import REFERENCE
 from multistable.tasks import TASKS
@@ -49,14 +49,7 @@ def command(
     together: Together = 32,
     minutes: Minutes = None,
     out: Out = Path("runs"),
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Say how many runs there are and how long they may take; do nothing.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     debug: Debug = False,
     **settings: Any,
 ) -> None:

@@ -16,7 +16,7 @@ from multistable.cli.declared import (
     with_options,
 )
 from multistable.cli.errors import reporting
-from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, Minutes, Out, Set, Together
+from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, DryRun, Minutes, Out, Set, Together
 from multistable.registry import REFERENCE
 from multistable.rl.config import PROCESSES, AgentConfig
 from multistable.tasks import TASKS
@@ -93,14 +93,7 @@ def command(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write for TensorBoard.", rich_help_panel=OUTPUT)
     ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="List the runs, what is done of each and how long the rest may take; do nothing.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     debug: Debug = False,
     **settings: Any,
 ) -> None:

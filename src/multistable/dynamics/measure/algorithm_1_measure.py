@@ -132,15 +132,15 @@ def measure(
     def one(network: nn.Module, sequences: Any, turn: Turn) -> Measure:
         shown = Line.showing(turn.of_call("measure"), progress)
         with measuring(network, sequences, batch_size, inputs=inputs, states=states) as (system, data), shown as line:
-            number, size = batching(system, data, batches, batch_size)
-            if size < 2:
+            sizes = batching(system, data, batches, batch_size)
+            if sizes[1] < 2:
                 what = "sequences" if states is None else "states"
                 raise ValueError(
                     f"{what} and batch_size must be at least two: the VAA of a single state is 1 in any network, "
                     f"got {len(data)} {what} and batch_size = {batch_size}"
                 )
             draws = Draws(generator, system.members)
-            return estimate(system, data, draws, number, size, stabilisation, eps, line.stabilising)
+            return estimate(system, data, draws, sizes, stabilisation, eps, line.stabilising)
 
     return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)
 
@@ -196,19 +196,16 @@ def estimate(
     system: System,
     data: SequenceSet | StateSet,
     draws: Draws,
-    batches: int,
-    batch_size: int,
+    sizes: tuple[int, int],
     stabilisation: int,
     eps: float,
     on_steps: OnSteps = unseen,
 ) -> Measure:
-    """:func:`measure` without the checks."""
-    settled = settled_states(
-        system.with_present_weights(), data, draws, batches, batch_size, stabilisation, on_steps
-    ).settled
-    values = vaa(settled.states.double().unflatten(-2, (batches, batch_size)), eps).cpu()
+    """:func:`measure` without the checks; ``sizes`` are I and n."""
+    settled = settled_states(system.with_present_weights(), data, draws, sizes, stabilisation, on_steps).settled
+    values = vaa(settled.states.double().unflatten(-2, sizes), eps).cpu()
     return Measure(
-        values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item(), batch_size
+        values.mean(dim=-1).tolist(), values, settled.steps, settled.periodic.double().mean().item(), sizes[1]
     )
 
 
@@ -235,19 +232,19 @@ def settled_states(
     system: System,
     data: SequenceSet | StateSet,
     draws: Draws,
-    batches: int,
-    batch_size: int,
+    sizes: tuple[int, int],
     stabilisation: int,
     on_steps: OnSteps = unseen,
 ) -> Settled:
-    """The states to compare, all batches stabilised in one pass."""
+    """The states to compare, I batches of n, all stabilised in one pass."""
+    batches, n = sizes
     states, inputs, origins, times = [], [], [], []
     for place in range(batches):
-        indices = _batch(data, draws, batch_size)
+        indices = _batch(data, draws, n)
         reached, when = states_and_times(system, data, indices, draws)
         states.append(reached)
         times.append(when)
-        inputs.append(system.constant_inputs(1, draws, first=place).expand(*system.leading, batch_size, -1))
+        inputs.append(system.constant_inputs(1, draws, first=place).expand(*system.leading, n, -1))
         origins.append(indices)
     together = map_states(lambda *fields: torch.cat(fields, dim=-2), *states)
     u = torch.cat(inputs, dim=-2)

@@ -78,7 +78,7 @@ def kinds_of_states(
         settling: the stabilisation period, the longest period looked for, and the tolerance.
     """
     stabilisation, longest, eps = settling
-    settled = settled_states(system, data, draws, *sizes, stabilisation)
+    settled = settled_states(system, data, draws, sizes, stabilisation)
     distances = _distances(system, settled.settled.layers, settled.u, 2 * longest)
     return Kinds(settled, periods(distances, eps), distances[0])
 

@@ -150,13 +150,13 @@ def lyapunov(
     def one(network: nn.Module, sequences: Any, _: Turn) -> Lyapunov:
         given = {"inputs": chosen, "states": states}
         with measuring(network, sequences, batch_size, **given) as (system, data):
-            number, size = batching(system, data, batches, batch_size)
+            sizes = batching(system, data, batches, batch_size)
             draws = Draws(generator, system.members)
             if along:
-                drawn = [draws.batch(len(data), size) for _ in range(number)]
+                drawn = [draws.batch(len(data), sizes[1]) for _ in range(sizes[0])]
                 course = _Course.along(system, cast(SequenceSet, data), torch.cat(drawn, dim=-1))
             else:
-                found = settled_states(system, data, draws, number, size, stabilisation)
+                found = settled_states(system, data, draws, sizes, stabilisation)
                 course = _Course.under(found.settled.layers, found.u, steps)
         size_of_state = flat(course.states).shape[-1]
         if k > size_of_state:
@@ -166,7 +166,7 @@ def lyapunov(
             in_steps = in_float64(precise, course.u.shape[-1])
             with paying_threads(precise, in_steps):
                 values, returning = _exponents(in_steps, course, k, draws)
-        each = values.unflatten(-2, (number, size)).cpu(), returning.unflatten(-1, (number, size)).cpu()
+        each = values.unflatten(-2, sizes).cpu(), returning.unflatten(-1, sizes).cpu()
         return Lyapunov.of(*each, several=exponents is not None)
 
     return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)

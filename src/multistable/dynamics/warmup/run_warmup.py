@@ -143,11 +143,8 @@ def warmup(
     check_inputs(inputs)
     steps = None if steps is None else positive_integer("steps", steps)
     goal = Goal.of(target, algorithm, tolerance=tolerance, members=members_of(rnn), robust=robust)
-    if batch_size is None:
-        usual = DEFAULT_BATCH_SIZE[algorithm] if goal.noise is None else ROBUST_BATCH_SIZE
-        batch_size = AtMost(WANTED_BATCH_SIZE if goal.wanted.any() else usual)
     batch_size, max_stabilisation, increment = positive_integers(
-        batch_size=batch_size,
+        batch_size=_usual_batch_size(goal, algorithm) if batch_size is None else batch_size,
         max_stabilisation=max_stabilisation,
         increment=increment,
     )
@@ -168,20 +165,12 @@ def warmup(
             measured_float32(),
             studying(network, sequences, batch_size=batch_size, inputs=inputs) as (system, data),
         ):
-            n = min(batch_size, len(data))
-            if n < 2:
-                raise ValueError(
-                    "sequences and batch_size must be at least two, since a warmup drives the states of sequences "
-                    f"apart, got {len(data)} sequences and batch_size = {n}"
-                )
+            n, final = (_states_of(data, most) for most in (batch_size, FINAL_BATCH_SIZE))
             parameters = warmable_parameters(network, system)
             draws = Draws(generator, system.members)
-            final = min(FINAL_BATCH_SIZE, len(data))
             goal.check(final)
-            limit = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
-            limit = limit if steps is None else torch.full_like(limit, steps)
-            history = WarmupHistory(goal, n, final)
-            kept = Kept()
+            limit = _most_steps(goal, algorithm, steps)
+            history, kept = WarmupHistory(goal, n, final), Kept()
             try:
                 with Line.showing(turn.of_call("warmup"), progress) as line:
                     kept.keep(parameters)
@@ -213,6 +202,29 @@ def warmup(
     return found
 
 
+def _usual_batch_size(goal: Goal, algorithm: str) -> int:
+    """The default of n, which fewer sequences lower."""
+    usual = DEFAULT_BATCH_SIZE[algorithm] if goal.noise is None else ROBUST_BATCH_SIZE
+    return AtMost(WANTED_BATCH_SIZE if goal.wanted.any() else usual)
+
+
+def _states_of(data: SequenceSet, most: int) -> int:
+    """How many states a batch has, or an error if there are none to drive apart."""
+    n = min(most, len(data))
+    if n < 2:
+        raise ValueError(
+            "sequences and batch_size must be at least two, since a warmup drives the states of sequences "
+            f"apart, got {len(data)} sequences and batch_size = {n}"
+        )
+    return n
+
+
+def _most_steps(goal: Goal, algorithm: str, steps: int | None) -> Tensor:
+    """The most gradient steps of each network, ``(...)``."""
+    usual = torch.where(goal.wanted, WANTED_STEPS, DEFAULT_STEPS[algorithm])
+    return usual if steps is None else torch.full_like(usual, steps)
+
+
 def _made(optimiser: Callable[..., Any], parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
     """The optimiser of the parameters, or an error if it cannot be called so, or cannot take a step by itself."""
     try:
@@ -233,12 +245,12 @@ def _check_choices(algorithm: str, optimiser: Any, on_step: Any) -> None:
 
 def _run(algorithm: str, warming: Warming, size: int, began: float, budget: float) -> Any:
     """Warm up, and return the true VAA; it is measured at the end unless the verification found it on the way."""
-    measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps)
     multistable = warming.goal.target.clamp(min=AS_MANY_AS_POSSIBLE)
 
     def verification(share: float) -> Verification:
         line, deadline = warming.line, began + share * budget
-        return Verification(warming.system, warming.data, seeds, multistable, *measured, line.measuring, deadline)
+        measured = (FINAL_BATCHES, size, FINAL_STABILISATION, warming.eps, line.measuring, deadline)
+        return Verification(warming.system, warming.data, seeds, multistable, *measured)
 
     noise = warming.goal.noise
     if algorithm == "paper" or noise is not None:
@@ -250,7 +262,7 @@ def _run(algorithm: str, warming: Warming, size: int, began: float, budget: floa
                 withstands(warming, noise)
         vaa = torch.full_like(multistable, torch.nan)
         if budget == math.inf:
-            return _true_vaa(warming, warming.system, warming.data, warming.draws, measured)
+            return _true_vaa(warming, warming.system, warming.data, warming.draws, size)
         seeds = warming.draws.integer(2**31)
     else:
         seeds = warming.draws.integer(2**31)
@@ -260,7 +272,7 @@ def _run(algorithm: str, warming: Warming, size: int, began: float, budget: floa
     if bool(unknown.any()):
         if budget == math.inf:
             system, data, draws = verification(1.0).of(unknown, step=0)
-            failed = torch.as_tensor(_true_vaa(warming, system, data, draws, measured), dtype=vaa.dtype, device="cpu")
+            failed = torch.as_tensor(_true_vaa(warming, system, data, draws, size), dtype=vaa.dtype, device="cpu")
             return vaa.masked_scatter(unknown, failed).tolist()
         found, warming.history.vaa_after = verification(1.0).vaa_in_time(unknown)
         vaa = torch.where(unknown, found, vaa)
@@ -277,11 +289,11 @@ def _corners(warming: Warming, seeds: Tensor, states: int) -> Corners | None:
     return Corners.of(system, warming.data, draws, levels)
 
 
-def _true_vaa(
-    warming: Warming, system: System, data: SequenceSet, draws: Draws, measured: tuple[int, int, int, float]
-) -> Any:
+def _true_vaa(warming: Warming, system: System, data: SequenceSet, draws: Draws, size: int) -> Any:
     with _measuring():
-        return estimate(system, data, draws, *measured, warming.line.measuring).vaa
+        return estimate(
+            system, data, draws, (FINAL_BATCHES, size), FINAL_STABILISATION, warming.eps, warming.line.measuring
+        ).vaa
 
 
 @contextmanager
