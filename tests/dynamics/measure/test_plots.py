@@ -53,7 +53,7 @@ def test_saddles_are_drawn_with_their_unstable_directions():
 
 
 def test_very_many_dots_are_a_bitmap_in_a_picture_of_lines(monkeypatch):
-    found = ms.fixed_points(units(2), "zero", states(100, 2))
+    found = ms.fixed_points(units(0.0, 0.0), "zero", states(100, 2))
     assert "<image" not in svg(found.plot(), "few", "points")
     monkeypatch.setattr("multistable.dynamics.measure.plots.DOTS", 7)
     assert svg(found.plot(), "many", "points").count("<image") == 1  # for the eight eigenvalues that two kinds have
