@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def kind_style(kind: Kind, index: int = 0) -> Style:
-    """The style of a cell and version. The colour is that of the cell; ``index`` decides it for the user's own cells.
-
-    Warmed-up agents have solid lines, the others dashed ones.
-    """
-    of_cell = style_of(kind[0], index)
+def kind_style(kind: Kind) -> Style:
+    """The style of a cell and version: the cell's, with solid lines for warmed-up agents and dashed ones for others."""
+    of_cell = style_of(kind[0], 0)
     warmed = kind[1] == "warmup"
     label = f"{of_cell.label}, warmed up" if warmed else of_cell.label
     return Style(label, of_cell.colour, of_cell.marker, "-" if warmed else "--")
