@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.experiments.experiment import Kind, Result, grouped, kind_of
+from multistable.experiments.experiment import Kind, Result, cell_of, grouped, kind_of
 from multistable.experiments.pictures import (
     Rows,
     legend_below,
@@ -53,7 +53,7 @@ class Courses:
         """A row of panels for each maze, a column for each cell."""
         from multistable.experiments.figures import figure, name_axes
 
-        panels, cells = panels_of(results), list(grouped(results, lambda config: config.cell))
+        panels, cells = panels_of(results), list(grouped(results, cell_of))
         size = (max(len(cells), 1), max(len(panels), 1))
         drawn, axes = figure(2.6 * size[0] + 0.6, 2.4 * size[1] + 0.7, *size, squeeze=False, sharex=True, sharey="row")
         for line, (task, group) in zip(axes, panels.items(), strict=False):
