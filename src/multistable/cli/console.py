@@ -1,7 +1,6 @@
 """The console and the tables of all commands."""
 
 import os
-from typing import IO
 
 from rich import box
 from rich.console import Console
@@ -11,9 +10,9 @@ WIDTH = 160
 """Characters of a line in a file or a pipe, enough for the tables."""
 
 
-def console(file: IO[str] | None = None) -> Console:
-    """A console that writes to ``file``, or to what is standard output now."""
-    here = Console(file=file, highlight=False, markup=False)
+def console() -> Console:
+    """A console that writes to what is standard output now."""
+    here = Console(highlight=False, markup=False)
     if not (here.is_terminal or "COLUMNS" in os.environ):
         here.width = WIDTH
     return here

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistable.experiments.experiment import Kind, Result, grouped, kind_of
+from multistable.experiments.experiment import Kind, Result, cell_of, grouped, kind_of
 from multistable.experiments.pictures import (
     Rows,
     legend_below,
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def kind_style(kind: Kind, index: int = 0) -> Style:
-    """The style of a cell and version. The colour is that of the cell; ``index`` decides it for the user's own cells.
-
-    Warmed-up agents have solid lines, the others dashed ones.
-    """
-    of_cell = style_of(kind[0], index)
+def kind_style(kind: Kind) -> Style:
+    """The style of a cell and version: the cell's, with solid lines for warmed-up agents and dashed ones for others."""
+    of_cell = style_of(kind[0], 0)
     warmed = kind[1] == "warmup"
     label = f"{of_cell.label}, warmed up" if warmed else of_cell.label
     return Style(label, of_cell.colour, of_cell.marker, "-" if warmed else "--")
@@ -56,7 +53,7 @@ class Courses:
         """A row of panels for each maze, a column for each cell."""
         from multistable.experiments.figures import figure, name_axes
 
-        panels, cells = panels_of(results), list(grouped(results, lambda config: config.cell))
+        panels, cells = panels_of(results), list(grouped(results, cell_of))
         size = (max(len(cells), 1), max(len(panels), 1))
         drawn, axes = figure(2.6 * size[0] + 0.6, 2.4 * size[1] + 0.7, *size, squeeze=False, sharex=True, sharey="row")
         for line, (task, group) in zip(axes, panels.items(), strict=False):

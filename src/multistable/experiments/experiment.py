@@ -52,6 +52,11 @@ class Result:
         rows = [row for row in self.metrics if row.get(quantity) is not None]
         return [row[self.config.unit] for row in rows], [row[quantity] for row in rows]
 
+    def first_epoch(self, learned: Callable[[float], bool]) -> int | None:
+        """The first epoch after which the validation loss is one of a network that has ``learned``, if there is one."""
+        epochs, losses = self.curve("validation_loss")
+        return next((epoch for epoch, loss in zip(epochs, losses, strict=True) if learned(loss)), None)
+
 
 Kind = tuple[str, str]
 """Cell and version."""
@@ -60,6 +65,16 @@ Kind = tuple[str, str]
 def kind_of(config: Config) -> Kind:
     """The cell and the version of a run."""
     return config.cell, config.version
+
+
+def cell_of(config: Config) -> str:
+    """The cell of a run."""
+    return config.cell
+
+
+def task_of(config: Config) -> Any:
+    """The task of a run."""
+    return config.task
 
 
 Source = Path | str | Mapping[str, Result]

@@ -60,29 +60,27 @@ def legend(axes: Axes, columns: int = 3) -> None:
     )
 
 
-def state_space(axes: Axes, shown: Settling, values: Sequence[float], *, limit: float = 2.0) -> Any:
+def state_space(axes: Axes, shown: Settling, values: Sequence[float]) -> Any:
     """Draw paths of states from where they begin (rings) to where they settle (dots), on the plane of largest spread.
 
     Args:
         axes: where to draw.
         shown: the states.
-        values: a number for each state, which decides its colour.
-        limit: colours go from -``limit`` to ``limit``.
+        values: a number for each state, which decides its colour, from -2 to 2.
 
     Returns:
         What a colour bar is made from.
     """
     plane = shown.projected().numpy()
-    colours = MAP
-    scale = matplotlib.colors.Normalize(-limit, limit)
+    scale = matplotlib.colors.Normalize(-2.0, 2.0)
     for path, value in zip(plane.swapaxes(0, 1), values, strict=True):
-        axes.plot(*path.T, color=colours(scale(value)), linewidth=0.8, alpha=0.55, zorder=1)
+        axes.plot(*path.T, color=MAP(scale(value)), linewidth=0.8, alpha=0.55, zorder=1)
     faint = matplotlib.colors.to_rgba(INK, 0.5)
     axes.scatter(*plane[0].T, s=9, facecolors="none", edgecolors=[faint], linewidths=0.6, zorder=2)
     axes.margins(0.08)
     # A fixed number of ticks: Matplotlib would add ticks with longer labels after it has divided the room.
     axes.locator_params(nbins=6)
-    look = {"cmap": colours, "norm": scale, "linewidths": 0.5, "edgecolors": [faint]}
+    look = {"cmap": MAP, "norm": scale, "linewidths": 0.5, "edgecolors": [faint]}
     return axes.scatter(*plane[-1].T, s=28, c=list(values), zorder=3, **look)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from multistable.dynamics.warmup.run_warmup import FINAL_STABILISATION
-from multistable.experiments.experiment import Kind, Result, Spread, grouped, spread
+from multistable.experiments.experiment import Kind, Result, Spread, cell_of, grouped, spread, task_of
 from multistable.experiments.styles import Style, cell_name, style_of
 from multistable.networks.cell_specs import JOINED
 from multistable.palette import INK
@@ -106,12 +106,12 @@ class Bars:
 
         panels = panels_of(results)
         hues = list(grouped(results, self.hue))
-        most = max((len(grouped(group, lambda config: config.cell)) for group in panels.values()), default=1)
+        most = max((len(grouped(group, cell_of)) for group in panels.values()), default=1)
         count = max(len(panels), 1)
         width = max(NARROWEST, (1.3 + (0.9 if count == 1 else 0.6) * most) * count)
         drawn, axes = figure(width, 3.8, count, squeeze=False)
         for place, (task, group) in zip(axes[0], panels.items(), strict=False):
-            cells = list(grouped(group, lambda config: config.cell))
+            cells = list(grouped(group, cell_of))
             width = 0.8 / len(hues)
             for index, hue in enumerate(hues):
                 style = style_of(hue, index)
@@ -292,7 +292,7 @@ def first_to_last(runs: Iterable[Result], quantity: str) -> str:
 
 def panels_of(results: Iterable[Result]) -> dict[Task, list[Result]]:
     """Results by task, from the shortest to the longest."""
-    panels = grouped(results, lambda config: config.task)
+    panels = grouped(results, task_of)
     return dict(sorted(panels.items(), key=lambda item: (item[0].length, getattr(item[0], "N", 0))))
 
 

@@ -6,13 +6,12 @@ from itertools import product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from multistable.experiments.experiment import Result, grouped, spread_of
+from multistable.experiments.experiment import Result, cell_of, grouped, spread_of, task_of
 from multistable.experiments.pictures import Rows, by_version, legend_below
 from multistable.experiments.styles import Style, cell_name, style_of
 from multistable.palette import INK
 from multistable.setting import default_of
 from multistable.tasks import TASKS, Task
-from multistable.training import Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,11 +28,6 @@ def score(result: Result) -> float | None:
     """The test loss as a share of that of guessing; ``None`` for a run that diverged."""
     loss = result.results["test_loss"]
     return None if loss is None else loss / result.config.task.guessing
-
-
-def first_at(result: Result, level: float) -> int | None:
-    """The first epoch whose validation loss is at most ``level``; ``None`` if none is."""
-    return next((epoch for epoch, loss in zip(*result.curve("validation_loss"), strict=True) if loss <= level), None)
 
 
 @dataclass(frozen=True)
@@ -54,13 +48,13 @@ class Scores:
         """Mean and standard deviation over seeds, and every run as a dot."""
         from multistable.experiments.figures import RULE, figure, name_axes
 
-        tasks, cells = list(grouped(results, _task)), list(grouped(results, _cell))
+        tasks, cells = list(grouped(results, task_of)), list(grouped(results, cell_of))
         columns = max(len(cells), 1)
         drawn, axes = figure(3.0 + 3.2 * columns, 1.4 + 0.42 * max(len(tasks), 2), columns, squeeze=False, sharey=True)
         for place, cell in zip(axes[0], cells, strict=False):
             runs = [run for run in results if run.config.cell == cell]
             for index, (version, alike) in enumerate(grouped(runs, by_version).items()):
-                for task, group in grouped(alike, _task).items():
+                for task, group in grouped(alike, task_of).items():
                     _mark(place, tasks.index(task) + 0.24 * (index - 1), group, style_of(version, index))
             place.axvline(1, **RULE)
             place.set_xlim(-0.05, 1.2)
@@ -79,7 +73,7 @@ class Scores:
         versions = list(grouped(results, by_version))
         groups = grouped(results, lambda config: (config.task, config.cell))
         rows = []
-        for task, cell in product(grouped(results, _task), grouped(results, _cell)):
+        for task, cell in product(grouped(results, task_of), grouped(results, cell_of)):
             by = grouped(groups.get((task, cell), ()), by_version)
             runs = [by.get(version, []) for version in versions]
             scores = [spread_of(map(score, each)) for each in runs]
@@ -91,14 +85,6 @@ class Scores:
         labels = [style_of(version).label for version in versions]
         times = [f"{label}: s to the classic's best" for label in labels]
         return ["task", "needs", "cell", *labels, "seeds", "warmup, s", *times], rows
-
-
-def _task(config: Config) -> Task:
-    return config.task
-
-
-def _cell(config: Config) -> str:
-    return config.cell
 
 
 def _mark(place: Any, y: float, runs: Sequence[Result], style: Style) -> None:
@@ -121,7 +107,7 @@ def _time(runs: Sequence[Result], by: Mapping[str, Sequence[Result]]) -> str:
     if not runs or "classic" not in by:
         return ""
     level = fmean(run.results["validation_loss"] for run in by["classic"])
-    reached = [epoch for epoch in (first_at(run, level) for run in runs) if epoch is not None]
+    reached = [epoch for epoch in (run.first_epoch(lambda loss: loss <= level) for run in runs) if epoch is not None]
     if not reached:
         return f"never (0 of {len(runs)})"
     # Classic networks are trained together with warmed-up ones: the record of both has the seconds of the warmup.

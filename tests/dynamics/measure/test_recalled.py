@@ -5,14 +5,13 @@ import torch
 from torch import nn
 
 import multistable as ms
-from generators import generator
-from multistable.dynamics.measure.algorithm_1_measure import measuring, settled_states
 from multistable.dynamics.measure.memory import shares_recalled
-from multistable.dynamics.measure.noise import with_noise, without_and_with
-from multistable.dynamics.system.draws import Draws
-from multistable.dynamics.system.whole_states import flat
 
 SIZES = {"batches": 3, "batch_size": 8, "stabilisation": 100}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 def latches(units=3, seed=0):
@@ -55,13 +54,3 @@ def test_members_of_an_ensemble_are_as_if_alone():
         shares_recalled(m, sequences(), **SIZES, generator=generator(s)) for s, m in zip((1, 2), members, strict=True)
     ]
     assert together == pytest.approx(alone)
-
-
-def test_noise_is_added_to_the_second_half_alone():
-    with measuring(latches(), sequences(), 8) as (system, data):
-        found = settled_states(system, data, Draws(generator(), None), (2, 4), 5)
-        both, u = with_noise(found, 0.5, Draws(generator(), None))
-    clean, noisy = without_and_with(flat(both), (2, 4), 0)
-    assert torch.equal(clean, flat(found.settled.layers).unflatten(-2, (2, 4)))
-    assert 0.3 < (noisy - clean).std() < 0.7
-    assert torch.equal(*u.chunk(2, dim=-2))

@@ -212,10 +212,7 @@ def _carried(network: nn.Module, before: Portrait, after: Portrait, eps: float) 
 
 def _path(network: nn.Module, inputs: Any, networks: int | None) -> Tensor:
     """The input of each step; ``networks`` is how many there are, ``None`` for a single one along the whole path."""
-    features = features_of(network_of(network), inputs)
-    path = constant_inputs(
-        torch.zeros(1, features, device="cpu") if isinstance(inputs, str) and inputs == "zero" else inputs, features
-    )
+    path = constant_inputs(inputs, features_of(network_of(network), inputs))
     if networks is None:
         return path
     if len(path) not in (1, networks):

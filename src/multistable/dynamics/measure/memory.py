@@ -7,13 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.dynamics.measure.algorithm_1_measure import batching, measured_system, measuring, settled_states
+from multistable.dynamics.measure.algorithm_1_measure import (
+    batching,
+    check_finite,
+    measured_system,
+    measuring,
+    settled_states,
+)
 from multistable.dynamics.measure.labels import Portrait, places_of
-from multistable.dynamics.measure.noise import with_noise, without_and_with
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
 from multistable.dynamics.system.draws import Draws, Generators
 from multistable.dynamics.system.reading import numbers_of
+from multistable.dynamics.system.system import map_states
 
 
 def bits_about(labels: Tensor, targets: Any) -> float:
@@ -114,8 +120,15 @@ def shares_recalled(
         sizes = batching(system, data, batches, batch_size)
         draws = Draws(generator, system.members)
         found = settled_states(system, data, draws, sizes, stabilisation)
-        after = stabilise(system, *with_noise(found, noise, draws), steps).states
-        (clean, noisy), n = without_and_with(after, sizes, steps), sizes[1]
+
+        def with_noise(field: Tensor) -> Tensor:
+            return torch.cat([field, field + noise * draws.normal(*field.shape[-2:]).to(field)], dim=-2)
+
+        both = map_states(with_noise, found.settled.layers)
+        after = stabilise(system, both, torch.cat([found.u, found.u], dim=-2), steps).states
+        check_finite(after, f"{steps} more steps")
+        clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
+        n = sizes[1]
         # The distances of each noisy state from all clean ones of its batch.
         apart = distances(torch.cat([noisy, clean], dim=-2))[..., :n, n:]
         nearest = apart <= apart.amin(dim=-1, keepdim=True) + eps

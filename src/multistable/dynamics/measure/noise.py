@@ -10,7 +10,6 @@ from multistable.arguments import positive_integers, positive_number
 from multistable.dynamics.measure.algorithm_1_measure import (
     BATCH_SIZE,
     BATCHES,
-    Settled,
     batching,
     check_finite,
     measuring,
@@ -108,30 +107,20 @@ def robustness_of(
 ) -> Robustness:
     """:func:`robustness` without the checks, of a system over its present weights; ``sizes`` are I and n."""
     found = settled_states(system, data, draws, sizes, stabilisation)
-    both, u = with_noise(found, noise, draws)
+
+    def with_noise(field: Tensor) -> Tensor:
+        return torch.cat([field, field + noise * draws.normal(*field.shape[-2:]).to(field)], dim=-2)
+
+    both, u = map_states(with_noise, found.settled.layers), torch.cat([found.u, found.u], dim=-2)
     under_one = stabilise(system, both, u, steps).states
     under_many = flat(_under_changing(system, both, draws, sizes, steps))
     shares: list[Any] = []
     for after in (under_one, under_many):
-        shares += [share.mean(dim=-1).tolist() for share in _shares(*without_and_with(after, sizes, steps), eps)]
+        check_finite(after, f"{steps} more steps")
+        clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
+        shares += [share.mean(dim=-1).tolist() for share in _shares(clean, noisy, eps)]
     returned, vaa, returned_changing, vaa_changing = shares
     return Robustness(returned, vaa, returned_changing, vaa_changing, noise, sizes[1])
-
-
-def with_noise(found: Settled, noise: float, draws: Draws) -> tuple[States, Tensor]:
-    """Settled states, then the same with noise, ``(..., 2 I n, d)``; and the inputs of both."""
-
-    def both(field: Tensor) -> Tensor:
-        return torch.cat([field, field + noise * draws.normal(*field.shape[-2:]).to(field)], dim=-2)
-
-    return map_states(both, found.settled.layers), torch.cat([found.u, found.u], dim=-2)
-
-
-def without_and_with(after: Tensor, sizes: tuple[int, int], steps: int) -> tuple[Tensor, Tensor]:
-    """Where the states of :func:`with_noise` are so many steps later: both halves, each ``(..., I, n, d)``."""
-    check_finite(after, f"{steps} more steps")
-    clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
-    return clean, noisy
 
 
 def _under_changing(system: System, states: States, draws: Draws, sizes: tuple[int, int], steps: int) -> States:

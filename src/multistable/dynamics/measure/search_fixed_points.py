@@ -11,7 +11,7 @@ from multistable.dynamics.measure.algorithm_2_reachable_states import every_stat
 from multistable.dynamics.measure.newton import REST, Resting, come_to_rest
 from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Generators
-from multistable.dynamics.system.inputs import constant_inputs, inputs_in_any_form
+from multistable.dynamics.system.inputs import constant_inputs, inputs_in_any_form, is_zero
 from multistable.dynamics.system.interrupts import interrupted_once
 from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.modules import example_of
@@ -162,7 +162,7 @@ def fixed_points(
     eps, slow = positive_number("eps", eps), positive_number("slow", slow)
     if (states is None) == (sequences is None):
         raise ValueError("states must be given, or sequences in place of them, got " + _given(states))
-    if not _is_zero(u):
+    if not is_zero(u):
         inputs_in_any_form(u, "u")
 
     def one(network: nn.Module, sequences: Any, _: Turn) -> Any:
@@ -188,13 +188,9 @@ def _given(states: Any) -> str:
     return "neither" if states is None else "both"
 
 
-def _is_zero(u: Any) -> bool:
-    return isinstance(u, str) and u == "zero"
-
-
 def _u(u: Any, features: int, dtype: torch.dtype) -> Tensor:
     """The constant input ``(1, features)``, checked."""
-    inputs = constant_inputs(torch.zeros(1, features, device="cpu") if _is_zero(u) else u, features, "u")
+    inputs = constant_inputs(u, features, "u")
     check_range(inputs, dtype, "u")
     if len(inputs) != 1:
         raise ValueError(f"u must be one constant input, got {len(inputs)}: call once for each")

@@ -118,7 +118,9 @@ def inputs_of(given: Any, features: int, data: SequenceSet | None, dtype: torch.
 
 
 def constant_inputs(given: Any, features: int, name: str = "inputs") -> Tensor:
-    """One or several constant inputs as ``(k, features)`` in float64 on the CPU, checked."""
+    """One or several constant inputs, or ``"zero"``, as ``(k, features)`` in float64 on the CPU, checked."""
+    if is_zero(given):
+        return torch.zeros(1, features, dtype=torch.float64, device="cpu")
     values = inputs_in_any_form(given, name)
     given_shape = tuple(values.shape)
     if values.dim() == 1:
@@ -130,6 +132,11 @@ def constant_inputs(given: Any, features: int, name: str = "inputs") -> Tensor:
     if not values.isfinite().all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return values
+
+
+def is_zero(given: Any) -> bool:
+    """Whether the constant input is asked for by the name of zero."""
+    return isinstance(given, str) and given == "zero"
 
 
 def inputs_in_any_form(given: Any, name: str = "inputs") -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from multistable.experiments.experiment import Experiment, Result, Spread, grouped, spread_of
+from multistable.experiments.experiment import Experiment, Result, Spread, cell_of, grouped, spread_of
 from multistable.experiments.paper.grids import COPY, DENOISING, grid
 from multistable.experiments.pictures import Rows, legend_below, panels_of, quantity_name, setting
 from multistable.experiments.styles import cell_name, style_of
@@ -29,12 +29,6 @@ NAMES = {"fast": "warmup (the default)", "paper": "Algorithm 3"}
 def method_of(config: Config) -> str:
     """How the network of a run is prepared."""
     return NAMES.get(config.warmup_algorithm, config.warmup_algorithm) if config.kind.warmed else NONE
-
-
-def epochs_to_learn(result: Result) -> int | None:
-    """The first epoch with a low validation loss; ``None`` if there is none."""
-    epochs, losses = result.curve("validation_loss")
-    return next((epoch for epoch, loss in zip(epochs, losses, strict=True) if loss < LEARNED), None)
 
 
 def seconds_of(result: Result) -> float | None:
@@ -62,11 +56,11 @@ class Preparations:
         from multistable.experiments.figures import RULE, figure, name_axes
 
         panels, methods = panels_of(results), list(grouped(results, method_of))
-        cells = list(grouped(results, lambda config: config.cell))
+        cells = list(grouped(results, cell_of))
         count = max(len(panels), 1)
         drawn, axes = figure(2.4 + 2.6 * count, 1.4 + 0.38 * len(methods), count, squeeze=False, sharey=True)
         for place, (task, runs) in zip(axes[0], panels.items(), strict=False):
-            for cell, some in grouped(runs, lambda config: config.cell).items():
+            for cell, some in grouped(runs, cell_of).items():
                 known = [(run.results.get("test_loss"), methods.index(method_of(run.config))) for run in some]
                 dots = [(loss, line) for loss, line in known if loss is not None]
                 style, beside = style_of(cell, cells.index(cell)), 0.24 * (cells.index(cell) - (len(cells) - 1) / 2)
@@ -90,7 +84,7 @@ class Preparations:
         for task, runs in panels_of(results).items():
             for (cell, method), some in grouped(runs, lambda config: (config.cell, method_of(config))).items():
                 before = [(run.metrics or [{}])[0] for run in some]
-                epochs = [epochs_to_learn(run) for run in some]
+                epochs = [run.first_epoch(lambda loss: loss < LEARNED) for run in some]
                 measured = [spread_of(row.get(name) for row in before) for name in ("vaa", "recalled")]
                 lasting = sorted(row["lifetime"] for row in before if row.get("lifetime") is not None)
                 learned = f"{sum(epoch is not None for epoch in epochs)} of {len(some)}"

@@ -19,7 +19,7 @@ from multistable.experiments.claims.base import (
 )
 from multistable.experiments.claims.learning import MONOSTABLE, MULTISTABLE
 from multistable.experiments.claims.warming import on
-from multistable.experiments.experiment import Result, Spread
+from multistable.experiments.experiment import Result, Spread, task_of
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, Task
 
 LOW = 0.1
@@ -82,7 +82,7 @@ def _risen(chosen: Sequence[Result], task: Task, cell: str) -> Check:
 
 def _denoising_of_grus(chosen: Sequence[Result]) -> list[Check]:
     grus = [r for r in chosen if isinstance(r.config.task, Denoising) and r.config.cell == "gru"]
-    loss = by(grus, lambda config: config.task, "test_loss")
+    loss = by(grus, task_of, "test_loss")
     learned = [below(f"{title(task)}, gru, test loss after pretraining", loss[task], LOW) for task in settings(grus)]
     lacking = [Check(f"Denoising, gru: {check.said}", Answer.OPEN) for check in covering(grus, TASKS[Denoising])]
     return [*lacking, *learned]

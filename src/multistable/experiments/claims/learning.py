@@ -20,7 +20,7 @@ from multistable.experiments.claims.base import (
     spread_of_runs,
     title,
 )
-from multistable.experiments.experiment import Result, Spread
+from multistable.experiments.experiment import Result, Spread, cell_of
 from multistable.tasks import CopyFirstInput, Denoising, Task
 
 MONOSTABLE = ("lstm", "gru", "mgu")
@@ -44,7 +44,7 @@ def at_initialisation(results: Sequence[Result]) -> list[Check]:
     checks = []
     for task in (CopyFirstInput, Denoising):
         chosen = classic(results, task)
-        vaa = by(chosen, lambda config: config.cell, "initial_vaa")
+        vaa = by(chosen, cell_of, "initial_vaa")
         checks += [
             below_times_one(f"{title(task)}, {cell}, VAA before training", vaa[cell], MULTISTABLE, chosen)
             for cell in MONOSTABLE
@@ -59,7 +59,7 @@ def copy(results: Sequence[Result]) -> list[Check]:
     checks = covering(chosen, 3)
     for task in settings(chosen):
         named = title(task)
-        loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
+        loss = by([r for r in chosen if r.config.task == task], cell_of, "test_loss")
         checks += [below(f"{named}, {cell}, test loss", loss[cell], 0.05) for cell in ("nbrc", "chrono")]
         checks += [above(f"{named}, {cell}, test loss", loss[cell], 0.5) for cell in (*MONOSTABLE, "brc")]
         checks += [
@@ -86,8 +86,7 @@ def learning_follows_vaa(result: Result) -> bool | None:
 
 def fall(result: Result) -> int | None:
     """The first epoch with a validation loss below :data:`LEARNED`; ``None`` if there is none."""
-    curve = zip(*result.curve("validation_loss"), strict=True)
-    return next((epoch for epoch, loss in curve if loss < LEARNED), None)
+    return result.first_epoch(lambda loss: loss < LEARNED)
 
 
 def some_learn(results: Sequence[Result]) -> list[Check]:
@@ -116,7 +115,7 @@ def denoising(results: Sequence[Result]) -> list[Check]:
     checks = covering(chosen, 2)
     for task in settings(chosen):
         named = title(task)
-        loss = by([r for r in chosen if r.config.task == task], lambda config: config.cell, "test_loss")
+        loss = by([r for r in chosen if r.config.task == task], cell_of, "test_loss")
         checks += [
             less((f"{named}, nbrc", cell), (loss["nbrc"], loss[cell])) for cell in (*MONOSTABLE, "brc", "chrono")
         ]
@@ -130,7 +129,7 @@ def denoising(results: Sequence[Result]) -> list[Check]:
 def denoising_vaa(results: Sequence[Result]) -> list[Check]:
     """C5, for the longer forgetting period: "close to zero throughout the learning" means in every epoch."""
     chosen = [r for r in classic(results, Denoising) if forgets_long(r.config.task)]
-    first = by(chosen, lambda config: config.cell, "initial_vaa")
+    first = by(chosen, cell_of, "initial_vaa")
     checks = [above(f"{cell}, VAA before training", first[cell], MANY) for cell in BISTABLE]
     highest = highest_mean([r for r in chosen if r.config.cell == "lstm"], "vaa")
     return [*checks, below_times_one("lstm, VAA in the epoch in which its mean is highest", highest, 3, chosen)]

@@ -21,7 +21,7 @@ from multistable.experiments.claims.base import (
     title,
 )
 from multistable.experiments.claims.learning import BISTABLE, MONOSTABLE
-from multistable.experiments.experiment import Result, Spread, kind_of
+from multistable.experiments.experiment import Result, Spread, cell_of, kind_of
 from multistable.tasks import CopyFirstInput, Denoising, PermutedLineSequentialMNIST, PermutedSequentialMNIST
 from multistable.tasks.permuted_mnist import PermutedMNIST
 
@@ -58,7 +58,7 @@ def course(results: Sequence[Result]) -> list[Check]:
     for layer in range(max((r.config.num_layers for r in chosen), default=0)):
         ends = spread_of_runs(_last_vaa_star(r, layer) for r in chosen if r.config.num_layers > layer)
         checks.append(above(f"gru, layer {layer + 1}, VAA* in the last ten steps", ends, 0.85))
-    vaa = by(chosen, lambda config: config.cell, "initial_vaa")
+    vaa = by(chosen, cell_of, "initial_vaa")
     return [*checks, above("gru, VAA after warmup", vaa["gru"], 0.9)]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from multistable.experiments.claims.auxiliary import Cost, cost, costs
-from multistable.experiments.experiment import Experiment, Result, grouped, kind_of
+from multistable.experiments.experiment import Experiment, Result, cell_of, grouped, kind_of
 from multistable.experiments.paper import printed
 from multistable.experiments.paper.grids import COPY, DENOISING, LINE_MNIST, WARMED, grid
 from multistable.experiments.pictures import IN_PAPER, Bars, Curves, Rows, legend_below
@@ -62,7 +62,7 @@ class PhaseCurves:
 
     @property
     def _curves(self) -> Curves:
-        return Curves(self.name, self.caption, self.quantities, series=lambda config: config.cell)
+        return Curves(self.name, self.caption, self.quantities, series=cell_of)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from multistable.experiments.experiment import Experiment
+from multistable.experiments.experiment import Experiment, cell_of
 from multistable.experiments.panels import Panels
 from multistable.experiments.paper import printed
 from multistable.experiments.paper.grids import CELLS, COPY, DENOISING, LINE_MNIST, THREE_VERSIONS, WARMED, grid
@@ -135,7 +135,7 @@ EXPERIMENTS = (
                 name=f"layers{layers}",
                 caption=f"Networks of {layers} {'layer' if layers == 1 else 'layers'}.",
                 part=with_layers(layers),
-                series=lambda config: config.cell,
+                series=cell_of,
                 quantities=("validation_loss", "vaa"),
                 names=("setting", "cell"),
             )

@@ -3,7 +3,7 @@
 from itertools import product
 
 from multistable.experiments.agent_pictures import Courses, FirstOptimal
-from multistable.experiments.experiment import Experiment
+from multistable.experiments.experiment import Experiment, cell_of
 from multistable.experiments.paper.grids import MAZES, WARMED
 from multistable.experiments.pictures import Curves
 from multistable.rl import AgentConfig, Maze
@@ -52,7 +52,7 @@ EXPERIMENTS = (
                 name="return_vaa",
                 caption="Mean non-discounted return of the greedy policy, and VAA for the histories of the buffer.",
                 quantities=("return", "vaa"),
-                series=lambda config: config.cell,
+                series=cell_of,
             ),
             Curves(
                 name="each",
