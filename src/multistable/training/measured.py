@@ -4,15 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from multistable.dynamics.measure import Attractors, DivergedError, attractors, lyapunov, measure
+from multistable.dynamics.measure import Attractors, DivergedError, attractors, lyapunov, measure, robustness
 from multistable.dynamics.measure.fixed_points_and_cycles import shares_of_kinds
-from multistable.dynamics.measure.memory import shares_recalled
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.networks import Ensemble
 from multistable.training.seeds import generator
 
 LONGEST_LIFETIME = 1e7
 """The number of steps that stands for longer lifetimes, and for differences that do not shrink at all."""
+
+NOISE = 0.1
+"""The standard deviation of the noise after which states are to be told."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Measured:
 
         def found(networks: Ensemble, sequences: SequenceSet, options: Any) -> list[tuple[float, float]]:
             same = [draws.clone_state() for draws in options["generator"]]
-            recalled = shares_recalled(networks, sequences, **options)
+            recalled = robustness(networks, sequences, noise=NOISE, **options).told
             without = {name: value for name, value in options.items() if name != "eps"}
             lasting = lyapunov(networks, sequences, **without | {"generator": same}).lifetime
             return [(min(steps, LONGEST_LIFETIME), share) for steps, share in zip(lasting, recalled, strict=True)]

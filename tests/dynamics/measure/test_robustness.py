@@ -50,7 +50,7 @@ def found(cell, states, noise, **settings):
 def test_m_latches_have_two_to_the_m_attractors_that_draw_back():
     for m in (1, 3, 6):
         result = found(Latches(1, m), corners(m), 0.05)
-        assert (result.returned, result.vaa, result.n) == (1.0, 1.0, 2**m)
+        assert (result.returned, result.vaa, result.told, result.n) == (1.0, 1.0, 1.0, 2**m)
         assert (result.returned_changing, result.vaa_changing) == (1.0, 1.0)
 
 
@@ -70,18 +70,31 @@ def test_states_that_begin_at_one_attractor_count_as_one():
     result = found(Latches(1, 3), corners(3).repeat(4, 1), 0.05)
     assert result.returned == 1.0
     assert result.vaa == pytest.approx(8 / 32)
+    # Four states share each attractor, so none is told from the other three.
+    assert result.told == pytest.approx(8 / 32)
 
 
-def test_on_a_continuum_nothing_comes_back():
-    result = found(Still(1, 4), torch.randn(20, 4, generator=generator()), 0.05)
+def test_on_a_continuum_nothing_comes_back_and_states_far_apart_are_told():
+    states = torch.randn(20, 4, generator=generator())
+    result = found(Still(1, 4), states, 0.05)
     assert (result.returned, result.vaa, result.returned_changing, result.vaa_changing) == (0.0, 0.0, 0.0, 0.0)
+    near, far = (found(Still(1, 4), scale * states, 0.05).told for scale in (0.01, 100))
+    assert near < 0.3 < result.told
+    assert far == 1.0
+
+
+def test_a_state_that_is_moved_from_one_of_two_places_to_the_other_is_not_told():
+    batches, noise = 300, 0.8
+    result = found(Still(1, 1), torch.tensor([[-0.5], [0.5]]), noise, batches=batches)
+    stayed = 1 - math.erfc(0.5 / noise / math.sqrt(2)) / 2
+    assert abs(result.told - stayed) < 4 * math.sqrt(stayed * (1 - stayed) / (2 * batches))
 
 
 def test_with_one_attractor_all_come_back_to_it():
     rnn, x = torch.nn.GRU(1, 8), torch.randn(20, 40, 1, generator=generator())
     result = ms.robustness(rnn, x, stabilisation=500, generator=generator())
     assert (result.returned, result.returned_changing) == (1.0, 1.0)
-    assert result.vaa == result.vaa_changing == pytest.approx(1 / 32)
+    assert result.vaa == result.vaa_changing == result.told == pytest.approx(1 / 32)
 
 
 def test_a_brc_whose_units_are_bistable_has_two_attractors_for_each():
@@ -139,7 +152,7 @@ def test_a_member_of_an_ensemble_is_measured_as_if_alone():
     together = ms.robustness(ms.Ensemble(members), x, **settings, generator=[generator(10 + i) for i in range(3)])
     for index, member in enumerate(members):
         alone = ms.robustness(member, x, **settings, generator=generator(10 + index))
-        for name in ("returned", "vaa", "returned_changing", "vaa_changing"):
+        for name in ("returned", "vaa", "returned_changing", "vaa_changing", "told"):
             assert getattr(together, name)[index] == pytest.approx(getattr(alone, name), abs=1e-9)
 
 

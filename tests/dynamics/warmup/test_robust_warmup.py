@@ -96,7 +96,7 @@ def test_the_history_judges_by_the_shares_that_came_back(monkeypatch):
         ((0.99, 0.2, 0.99, 0.3), "frail"),
         ((0.99, 0.3, 0.99, 0.2), "frail"),
     ):
-        monkeypatch.setattr(robust, "robustness_of", lambda *_, s=shares: ms.Robustness(*s, 0.2, 32))
+        monkeypatch.setattr(robust, "robustness_of", lambda *_, s=shares: ms.Robustness(*s, 1.0, 0.2, 32))
         history = warmed(gru(4), steps=1)
         assert history.outcome == outcome
         assert history.multistable == (outcome == "multistable")

@@ -1,4 +1,4 @@
-"""What settled states remember: how much of what came before, and how much noise it survives."""
+"""What settled states remember: how much of what came before, and whether displaced ones come back."""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from multistable.dynamics.measure.algorithm_1_measure import (
-    batching,
-    check_finite,
     measured_system,
-    measuring,
-    settled_states,
 )
 from multistable.dynamics.measure.labels import Portrait, places_of
 from multistable.dynamics.measure.stabilisation import stabilise
-from multistable.dynamics.measure.vaa_and_vaa_star import distances
-from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.draws import Draws
 from multistable.dynamics.system.reading import numbers_of
-from multistable.dynamics.system.system import map_states
 
 
 def bits_about(labels: Tensor, targets: Any) -> float:
@@ -82,55 +76,3 @@ def shares_returning(
         for row, states in zip(back, after.unflatten(0, (len(noise), -1)), strict=True):
             row[here] = ids[places_of(states[here], found, eps)] == found.labels
     return (back & (own >= 0)).double().sum(dim=-1).div(max(1, int((own >= 0).sum()))).tolist()
-
-
-def shares_recalled(
-    rnn: nn.Module,
-    sequences: Any,
-    *,
-    noise: float = 0.1,
-    steps: int = 1000,
-    batches: int = 10,
-    batch_size: int = 32,
-    stabilisation: int = 10_000,
-    eps: float = 1e-4,
-    generator: Generators = None,
-) -> Any:
-    """The share of settled states that can still be told after noise: 1/n where all n of a batch are at one attractor.
-
-    Noise from N(0, noise^2) is added to every entry of each settled state. Some steps later the state is recalled if,
-    of all states of its batch as they are without noise, its own is the nearest. Of several that are as near, within
-    eps, each counts for its part.
-
-    Args:
-        rnn: see :func:`measure`.
-        sequences: see :func:`measure`.
-        noise: its standard deviation.
-        steps: for how many steps states go on after it.
-        batches: see :func:`measure`.
-        batch_size: see :func:`measure`.
-        stabilisation: see :func:`measure`.
-        eps: see :func:`measure`.
-        generator: see :func:`measure`.
-
-    Returns:
-        A number, or for an ensemble a list with one for each member.
-    """
-    with measuring(rnn, sequences, batch_size) as (system, data):
-        sizes = batching(system, data, batches, batch_size)
-        draws = Draws(generator, system.members)
-        found = settled_states(system, data, draws, sizes, stabilisation)
-
-        def with_noise(field: Tensor) -> Tensor:
-            return torch.cat([field, field + noise * draws.normal(*field.shape[-2:]).to(field)], dim=-2)
-
-        both = map_states(with_noise, found.settled.layers)
-        after = stabilise(system, both, torch.cat([found.u, found.u], dim=-2), steps).states
-        check_finite(after, f"{steps} more steps")
-        clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
-        n = sizes[1]
-        # The distances of each noisy state from all clean ones of its batch.
-        apart = distances(torch.cat([noisy, clean], dim=-2))[..., :n, n:]
-        nearest = apart <= apart.amin(dim=-1, keepdim=True) + eps
-        told = nearest.diagonal(dim1=-2, dim2=-1) / nearest.sum(dim=-1)
-    return told.mean(dim=(-2, -1)).tolist()

@@ -36,6 +36,9 @@ class Robustness:
         vaa: how many different attractors these came back to, divided by the n states of a batch.
         returned_changing: the share that come back to the path of the state without noise, while the input changes.
         vaa_changing: how many different paths these came back to, divided by n.
+        told: the share of settled states that can be told after noise, under their constant input: of all states of
+            the batch as they are without noise, their own is the nearest. Of several that are as near, within eps, each
+            counts for its part, so that it is 1/n where all are at one attractor.
         noise: the standard deviation of the noise.
         n: the states of a batch.
     """
@@ -44,6 +47,7 @@ class Robustness:
     vaa: Any
     returned_changing: Any
     vaa_changing: Any
+    told: Any
     noise: float
     n: int
 
@@ -71,7 +75,8 @@ def robustness(
 
     A network with a single attractor forgets the noise, too: all states come back, to one attractor. On a continuum
     states stay where the noise moved them. So a network has a memory that noise does not wear away if states come back
-    *and* ``vaa`` is above 1/n.
+    *and* ``vaa`` is above 1/n. On a continuum whose states are further apart than noise moves them, they do not come
+    back and can still be ``told``.
 
     Args:
         rnn: a network or an ensemble, see :func:`measure`.
@@ -111,16 +116,17 @@ def robustness_of(
     def with_noise(field: Tensor) -> Tensor:
         return torch.cat([field, field + noise * draws.normal(*field.shape[-2:]).to(field)], dim=-2)
 
-    both, u = map_states(with_noise, found.settled.layers), torch.cat([found.u, found.u], dim=-2)
-    under_one = stabilise(system, both, u, steps).states
-    under_many = flat(_under_changing(system, both, draws, sizes, steps))
-    shares: list[Any] = []
-    for after in (under_one, under_many):
+    def clean_and_noisy(after: Tensor) -> tuple[Tensor, Tensor]:
         check_finite(after, f"{steps} more steps")
-        clean, noisy = (part.double().unflatten(-2, sizes) for part in after.chunk(2, dim=-2))
-        shares += [share.mean(dim=-1).tolist() for share in _shares(clean, noisy, eps)]
-    returned, vaa, returned_changing, vaa_changing = shares
-    return Robustness(returned, vaa, returned_changing, vaa_changing, noise, sizes[1])
+        clean, noisy = after.double().chunk(2, dim=-2)
+        return clean.unflatten(-2, sizes), noisy.unflatten(-2, sizes)
+
+    both, u = map_states(with_noise, found.settled.layers), torch.cat([found.u, found.u], dim=-2)
+    constant = clean_and_noisy(stabilise(system, both, u, steps).states)
+    changing = clean_and_noisy(flat(_under_changing(system, both, draws, sizes, steps)))
+    shares = (*_shares(*constant, eps), *_shares(*changing, eps), _told(*constant, eps))
+    returned, vaa, returned_changing, vaa_changing, told = (share.mean(dim=-1).tolist() for share in shares)
+    return Robustness(returned, vaa, returned_changing, vaa_changing, told, noise, sizes[1])
 
 
 def _under_changing(system: System, states: States, draws: Draws, sizes: tuple[int, int], steps: int) -> States:
@@ -140,3 +146,11 @@ def _shares(clean: Tensor, noisy: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     same = (distances(clean) <= eps) & back.unsqueeze(-2)
     places = (back / same.sum(dim=-1).clamp(min=1).double()).sum(dim=-1).round(decimals=12)
     return back.double().mean(dim=-1).cpu(), (places / clean.shape[-2]).cpu()
+
+
+def _told(clean: Tensor, noisy: Tensor, eps: float) -> Tensor:
+    """The share of noisy states ``(..., n, d)`` whose own clean one is the nearest, ``(...)``."""
+    apart = torch.cdist(noisy, clean, compute_mode="donot_use_mm_for_euclid_dist")
+    nearest = apart <= apart.amin(dim=-1, keepdim=True) + eps
+    told = nearest.diagonal(dim1=-2, dim2=-1) / nearest.sum(dim=-1)
+    return told.double().mean(dim=-1).cpu()
