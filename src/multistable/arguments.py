@@ -1,4 +1,4 @@
-"""Checks of arguments that all parts of the library share."""
+"""Checks of arguments, and words of messages, that all parts of the library share."""
 
 import math
 import operator
@@ -89,6 +89,11 @@ def shown(value: Any) -> str:
     except ValueError:  # of an integer of thousands of digits
         return f"{type(value).__name__} with very many digits"
     return text if len(text) <= LONGEST_SHOWN else type(value).__name__
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things in words: "1 step", "1,000 steps"."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
 
 
 def _number(value: Any) -> float:

@@ -41,7 +41,7 @@ def test_a_network_that_forgets_is_told():
     assert "It forgets." in answers[QUESTIONS[0]]
     assert answers[QUESTIONS[1]].startswith("It fades: small differences are a third")
     assert answers[QUESTIONS[3]].startswith("There are no two attractors")
-    assert answers[QUESTIONS[4]] == "Beside 1 stable fixed points, no saddles were found."
+    assert answers[QUESTIONS[4]] == "Beside 1 stable fixed point, no saddles were found."
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
@@ -64,16 +64,22 @@ def test_of_several_networks_one_is_chosen(tmp_path):
     assert isinstance(network_of(tmp_path / "model.pt", "b"), nn.LSTM)
     with pytest.raises(ValueError, match=r"--part must choose one; found: 'a', 'b'"):
         network_of(tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"--part must choose one; found: 'a', 'b', got --part c$"):
+        network_of(tmp_path / "model.pt", "c")
 
 
 def test_what_is_no_network_of_this_kind_is_refused(tmp_path):
     torch.save(nn.GRU(1, 2, bidirectional=True).state_dict(), tmp_path / "both.pt")
     torch.save(nn.Linear(1, 2).state_dict(), tmp_path / "linear.pt")
     torch.save(nn.GRU(1, 2), tmp_path / "whole.pt")
+    for name in ("text.pt", "text.safetensors"):
+        (tmp_path / name).write_text("no weights")
     for name, message in (
         ("both.pt", "bidirectional"),
         ("linear.pt", "found: none"),
-        ("whole.pt", "without running what is in it"),
+        ("whole.pt", r"^[^\n]* must be a state_dict, as .* write it, and it cannot be read[^\n]*$"),
+        ("text.pt", "must be a state_dict"),
+        ("text.safetensors", "must be a state_dict"),
         ("none.pt", "does not exist"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -91,6 +97,12 @@ def test_sequences_are_read_from_each_kind_of_file(tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros((3, 4)))
     with pytest.raises(ValueError, match=r"one array of three dimensions, .* got array \(3, 4\)"):
         sequences_of(tmp_path / "flat.npy")
+    for name in ("text.npy", "text.npz", "text.txt", "text.safetensors"):
+        (tmp_path / name).write_text("no numbers")
+        with pytest.raises(
+            ValueError, match=rf"{name} must be a file of NumPy \(.npy, .npz\) or safetensors with numbers"
+        ):
+            sequences_of(tmp_path / name)
 
 
 def test_the_command_prints_the_answers_and_writes_a_page(tmp_path):

@@ -145,6 +145,16 @@ def test_what_is_no_cell_is_refused(cell, double):
         ms.RNN(cell, 2, 4, double=double)
 
 
+def test_a_cell_without_a_step_is_told_what_it_needs():
+    class WithoutStep(ms.Cell):
+        pass
+
+    with pytest.raises(TypeError, match=r"a Cell class that defines step\(projected, state\), got .*WithoutStep"):
+        ms.RNN(WithoutStep, 2, 4)
+    with pytest.raises(TypeError, match=r"cell must be a name .* or a Cell class, got .*Cell"):
+        ms.RNN(ms.Cell, 2, 4)
+
+
 @pytest.mark.parametrize(
     ("cell", "shape"), [("gru", (TIME, N, INPUT + 1)), ("lstm", (TIME, INPUT + 1)), ("gru", (TIME, N, 1))], ids=str
 )

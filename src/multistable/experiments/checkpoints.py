@@ -1,7 +1,8 @@
 """Networks and sequences of anyone, from files: what ``multistable inspect`` reads."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,14 @@ def network_of(path: Path, part: str | None = None) -> nn.Module:
         return load(path).rnn
     tensors = _tensors(path)
     prefixes = [name.removesuffix(FIRST) for name in tensors if name == FIRST or name.endswith(f".{FIRST}")]
-    if part is not None:
-        prefixes = [prefix for prefix in prefixes if prefix.removesuffix(".") == part]
-    if len(prefixes) != 1:
+    chosen = [prefix for prefix in prefixes if part is None or prefix.removesuffix(".") == part]
+    if len(chosen) != 1:
         found = ", ".join(repr(prefix.removesuffix(".")) for prefix in prefixes) or "none"
-        raise ValueError(f"{path} must have one torch.nn RNN, GRU or LSTM, or --part must choose one; found: {found}")
-    (prefix,) = prefixes
+        given = "" if part is None else f", got --part {part}"
+        raise ValueError(
+            f"{path} must have one torch.nn RNN, GRU or LSTM, or --part must choose one; found: {found}{given}"
+        )
+    (prefix,) = chosen
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     return _recurrence(
         {name: tensor for name, tensor in own.items() if re.match(r"(weight|bias)_[hi]\w_l\d", name)}, path
@@ -45,12 +48,7 @@ def network_of(path: Path, part: str | None = None) -> nn.Module:
 
 def sequences_of(path: Path, batch_first: bool = False) -> Tensor:
     """Sequences ``(time, n, features)``: the array of three dimensions in a file of NumPy (npy, npz) or safetensors."""
-    if path.suffix == ".safetensors":
-        arrays: dict[str, Tensor] = dict(load_file(path))
-    else:
-        stored = np.load(path, allow_pickle=False)
-        named = dict(stored) if path.suffix == ".npz" else {"array": stored}
-        arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in named.items()}
+    arrays = _arrays(path)
     fitting = {name: array for name, array in arrays.items() if array.dim() == 3}
     if len(fitting) != 1:
         shapes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items())
@@ -60,16 +58,34 @@ def sequences_of(path: Path, batch_first: bool = False) -> Tensor:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        return dict(load_file(path))
-    try:
+    with _readable(path, "a state_dict, as safetensors or torch.save(model.state_dict(), file) write it"):
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
         stored = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise ValueError(f"{path} is no checkpoint that can be read without running what is in it: {error}") from error
     stored = stored.get("state_dict", stored) if isinstance(stored, dict) else stored
     if not isinstance(stored, dict) or not all(isinstance(value, Tensor) for value in stored.values()):
         raise ValueError(f"{path} must be a state_dict, or have one as its entry 'state_dict'")
     return stored
+
+
+def _arrays(path: Path) -> dict[str, Tensor]:
+    with _readable(path, "a file of NumPy (.npy, .npz) or safetensors with numbers"):
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        stored = np.load(path, allow_pickle=False)
+        named = dict(stored) if path.suffix == ".npz" else {"array": stored}
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in named.items()}
+
+
+@contextmanager
+def _readable(path: Path, accepted: str) -> Iterator[None]:
+    """What PyTorch, NumPy and safetensors say of a file of another kind, in a line."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} must be {accepted}, and it cannot be read as one") from error
 
 
 def _recurrence(own: dict[str, Tensor], path: Path) -> nn.RNNBase:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from multistable.arguments import counted
 from multistable.dynamics.measure import Attractors, FixedPoints, Lyapunov, attractors, fixed_points, lyapunov
 from multistable.dynamics.measure.search_fixed_points import MOST_POINTS
 from multistable.experiments.page import write_page
@@ -119,7 +120,7 @@ def _how_many(found: Attractors) -> str:
     if found.moving > 0.5:
         return (
             f"{found.moving:.0%} of its states still move when they should have come to rest: what it holds lies on a "
-            f"continuum or changes all the time. {len(found)} attractors were found beside."
+            f"continuum or changes all the time. Beside these it has {counted(len(found), 'attractor')}."
         )
     if len(found) == 1:
         return "One: whatever it has read, it ends at the same place. It forgets."
@@ -134,8 +135,7 @@ def _how_long(found: Attractors, decay: Lyapunov) -> str:
         return "It does not settle: small differences between its states grow."
     if decay.lifetime > LONG:
         return "Small differences between its states last longer than can be told: nothing brings states together."
-    steps = max(1, round(decay.lifetime))
-    fading = f"small differences are a third of what they were after {steps} step{'s' * (steps != 1)}."
+    fading = f"small differences are a third of what they were after {counted(max(1, round(decay.lifetime)), 'step')}."
     if len(found) > 1:
         return f"What is kept by the choice of an attractor lasts as long as nothing comes. The rest fades: {fading}"
     return f"It fades: {fading}"
@@ -144,7 +144,7 @@ def _how_long(found: Attractors, decay: Lyapunov) -> str:
 def _under_which(found: Attractors) -> str:
     counts = [len(part) for part in found.portraits]
     if min(counts) == max(counts):
-        return f"Under each of {len(counts)} random inputs that do not change it has {counts[0]} attractors."
+        return f"Under each of {len(counts)} random inputs that do not change it has {counted(counts[0], 'attractor')}."
     return f"Under {len(counts)} random inputs that do not change it has {min(counts)} to {max(counts)} attractors."
 
 
@@ -157,7 +157,11 @@ def _how_robustly(noise: list[tuple[float, float]]) -> str:
 
 def _between(found: FixedPoints) -> str:
     kinds = [(found.kinds.count(kind), kind) for kind in ("saddle", "repellor")]
-    told = " and ".join(f"{n} {kind}{'s' * (n != 1)}" for n, kind in kinds if n) or "no saddles"
+    told = " and ".join(counted(n, kind) for n, kind in kinds if n) or "no saddles"
     told = f"at least {told}" if len(found) > MOST_POINTS else told
-    slow = f", and {len(found.slow_points)} points that states are slow to leave" if len(found.slow_points) else ""
-    return f"Beside {int(found.stable.sum())} stable fixed points, {told} were found{slow}."
+    slow = (
+        f", and {counted(len(found.slow_points), 'point')} that states are slow to leave"
+        if len(found.slow_points)
+        else ""
+    )
+    return f"Beside {counted(int(found.stable.sum()), 'stable fixed point')}, {told} were found{slow}."

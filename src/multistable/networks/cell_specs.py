@@ -73,7 +73,9 @@ def _named(functions: Iterable[Callable[..., Any]], first: int) -> list[str] | N
 def cell_maker(spec: CellSpec) -> Callable[..., Cell[Any]]:
     """What makes a cell of two sizes, or an error that names what was given in place of a cell."""
     other_class = isinstance(spec, type) and not issubclass(spec, Cell)
-    if callable(spec) and not (other_class or inspect.isabstract(spec) or isinstance(spec, nn.Module)):
+    if inspect.isabstract(spec) and spec is not Cell and not other_class:
+        raise TypeError(f"cell must be a Cell class that defines step(projected, state), got {spec!r}, which does not")
+    if callable(spec) and not (other_class or spec is Cell or isinstance(spec, nn.Module)):
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"cell must be a name ({', '.join(CELLS)}) or a Cell class, got {spec!r}")

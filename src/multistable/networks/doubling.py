@@ -65,7 +65,8 @@ def _cell_of(name: str, network: RNN) -> tuple[Any, dict[str, Any]]:
     layers = [direction for layer in stack for direction in layer.directions]
     kinds = {type(cell) for layer in layers for cell in layer.cells}
     if any(isinstance(layer, Double) for layer in layers) or len(kinds) > 1:
-        raise ValueError(f"{name} must have single layers of one kind of cell to be replaced, got {network}")
+        given = [" and ".join(type(cell).__name__ for cell in layer.cells) for layer in layers]
+        raise ValueError(f"{name} must have single layers of one kind of cell to be replaced, got {', '.join(given)}")
     (cell, *_), (kind,) = layers[0].cells, kinds
     names = options_of(kind)
     if names is None or not all(hasattr(cell, option) for option in names):

@@ -259,4 +259,7 @@ def test_a_point_that_is_far_from_the_states_is_found_where_the_network_goes_the
 
 def test_a_result_prints_in_a_line():
     found = ms.fixed_points(units(0.0, 0.1), "zero", somewhere(300, 2))
-    assert str(found) == repr(found) == "FixedPoints(4 stable, 4 saddle, 1 repellor; slow points: 0)"
+    assert (str(found), repr(found)) == (
+        "4 stable, 4 saddles, 1 repellor",
+        "FixedPoints(4 stable, 4 saddles, 1 repellor)",
+    )

@@ -25,6 +25,18 @@ def model_and_what_it_reads():
     return model, x, model["before"](x).detach()
 
 
+def test_robustness_is_that_of_the_part_alone():
+    model, x, read = model_and_what_it_reads()
+    small = {"batches": 2, "stabilisation": 3, "steps": 2, "eps": 0.2}
+    found = ms.robustness(model, x, generator=generator(), **small)
+    assert found == ms.robustness(model["rnn"], read, generator=generator(), **small)
+    assert 0 < found.returned < 1
+    both = ms.robustness(nn.GRU(3, 4, bidirectional=True), x, generator=generator(), **small)
+    assert list(both) == ["forward", "backward"]
+    with pytest.raises(ValueError, match=r"part must be the name of a recurrent part, 'rnn', .*got 'other'"):
+        ms.robustness(model, x, part="other")
+
+
 @pytest.mark.parametrize("inputs", ["zero", "data", torch.randn(2, FEATURES, generator=generator(1))])
 def test_a_part_hears_what_it_would_hear_alone(inputs):
     model, x, read = model_and_what_it_reads()

@@ -241,7 +241,8 @@ def test_a_network_that_diverges_says_so():
     rnn = nn.RNN(1, 4, nonlinearity="relu")
     with torch.no_grad():
         rnn.weight_hh_l0.copy_(3 * torch.eye(4))
-    with pytest.raises(ms.DivergedError, match=r"states are not finite after .* diverges under a constant input"):
+    # States that are no numbers stay so: it is told after few steps, not after all.
+    with pytest.raises(ms.DivergedError, match=r"states are not finite after \d{2,3} steps: .* under a constant input"):
         ms.measure(rnn, torch.randn(5, 40, 1, generator=generator()), generator=generator())
 
 

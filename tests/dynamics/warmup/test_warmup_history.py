@@ -165,17 +165,15 @@ def test_a_history_says_in_words_what_happened():
         "network 1: not multistable, drifting: VAA 0.031 (one attractor gives 0.0312); VAA* is near"
     )
     assert second.endswith("(12 gradient steps, 2 new starts)")
-    assert str(history_of([0.5], vaa=None)) == "warmup of 1 steps, not over yet"
+    assert str(history_of([0.5], vaa=None)) == "warmup of 1 step, not over yet"
 
 
 def test_a_history_is_drawn():
-    pytest.importorskip("matplotlib").use("Agg")
     for members in ([], [3]):
         made = history_of(torch.full((12, 2, *members), APART), vaa=[1.0] * 3 if members else 1.0)
         made.checks.append(WarmupCheck(10, torch.tensor(True), torch.tensor(0.7), torch.tensor(True)))
-        axes = made.plot()
+        (axes,) = made.plot().axes
         drawn = {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
         assert drawn["VAA* of layer 2"] == pytest.approx([APART] * 12)
         assert drawn["VAA, measured on the way"] == pytest.approx([0.7])
         assert drawn["VAA at the end, 1.00"] == [1.0, 1.0]
-        assert made.plot(axes) is axes

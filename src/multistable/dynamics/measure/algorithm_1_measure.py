@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import positive_integers, positive_number, truth_value
+from multistable.arguments import counted, positive_integers, positive_number, truth_value
 from multistable.dynamics.measure.algorithm_2_reachable_states import states_and_times
 from multistable.dynamics.measure.stabilisation import OnSteps, Stabilised, stabilise, unseen
 from multistable.dynamics.measure.vaa_and_vaa_star import vaa
@@ -58,8 +58,9 @@ class Measure:
         values = self.vaa if isinstance(self.vaa, list) else [self.vaa]
         ends = (_in_words(value, self.n) for value in values)
         named = ends if len(values) == 1 else (f"network {index}: {end}" for index, end in enumerate(ends))
-        how = f"(mean of {self.batches.shape[-1]} batches, {self.steps:,} steps; one attractor gives {1 / self.n:.3g})"
-        return "\n".join([*named, how])
+        batches = self.batches.shape[-1]
+        mean = f"mean of {batches} batches, " if batches > 1 else ""
+        return "\n".join([*named, f"({mean}{counted(self.steps, 'step')}; one attractor gives {1 / self.n:.3g})"])
 
 
 @interrupted_once

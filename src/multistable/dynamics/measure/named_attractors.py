@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import plain, positive_integer, positive_integers, positive_number
+from multistable.arguments import counted, plain, positive_integer, positive_integers, positive_number
 from multistable.dynamics.measure.algorithm_1_measure import (
     BATCH_SIZE,
     BATCHES,
@@ -85,12 +85,10 @@ class Attractors:
     def __repr__(self) -> str:
         if self.members:
             return f"Attractors of {len(self.members)} networks: {list(self.members)}"
-        at_rest, cycles = self.kinds.count("fixed point"), self.kinds.count("cycle")
+        kinds = ", ".join(counted(self.kinds.count(kind), kind) for kind in ("fixed point", "cycle"))
         shares = ", ".join(f"{share:.3g}" for share in self.fractions.tolist()[:8])
         more = ", ..." if len(self) > 8 else ""
-        return (
-            f"Attractors({at_rest} fixed points, {cycles} cycles; fractions: {shares}{more}; moving: {self.moving:.3g})"
-        )
+        return f"Attractors({kinds}; fractions: {shares}{more}; moving: {self.moving:.3g})"
 
     def __len__(self) -> int:
         return len(self.members) or len(self.periods)

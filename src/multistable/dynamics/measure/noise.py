@@ -14,11 +14,15 @@ from multistable.dynamics.measure.algorithm_1_measure import (
     check_finite,
     measuring,
     settled_states,
+    starting,
 )
 from multistable.dynamics.measure.stabilisation import stabilise
 from multistable.dynamics.measure.vaa_and_vaa_star import distances
+from multistable.dynamics.system.batches import Forward
 from multistable.dynamics.system.draws import Draws, Generators
+from multistable.dynamics.system.inputs import check_inputs
 from multistable.dynamics.system.interrupts import interrupted_once
+from multistable.dynamics.system.models import Turn, each_part
 from multistable.dynamics.system.sequences import SequenceSet
 from multistable.dynamics.system.states import StateSet
 from multistable.dynamics.system.system import States, System, flat, map_states
@@ -66,7 +70,9 @@ def robustness(
     steps: int = 1000,
     eps: float = 1e-4,
     generator: Generators = None,
-) -> Robustness:
+    part: str | None = None,
+    forward: Forward | None = None,
+) -> Any:
     """The share of settled states that come back to their attractor after noise, and how many attractors do that.
 
     Noise from N(0, noise^2) is added to every number of each settled state. Both it and the state without noise go on
@@ -79,8 +85,8 @@ def robustness(
     back and can still be ``told``.
 
     Args:
-        rnn: a network or an ensemble, see :func:`measure`.
-        sequences: the input sequences, see :func:`measure`.
+        rnn: a network, an ensemble, or a model with recurrent parts inside, see :func:`measure`.
+        sequences: the input sequences or batches, see :func:`measure`.
         noise: its standard deviation. Units of a GRU lie between -1 and 1.
         inputs: the constant inputs, see :func:`measure`; changing ones are drawn from the same.
         states: states to start from in place of those that sequences lead to, see :func:`measure`.
@@ -90,14 +96,25 @@ def robustness(
         steps: after how many steps a state must be back.
         eps: how near, and how near to each other states are at the same attractor.
         generator: see :func:`measure`.
+        part: see :func:`measure`.
+        forward: see :func:`measure`.
+
+    Returns:
+        :class:`Robustness`, for several parts a dict of these by name.
     """
     batches, batch_size, stabilisation, steps = positive_integers(
         batches=batches, batch_size=batch_size, stabilisation=stabilisation, steps=steps
     )
     noise, eps = positive_number("noise", noise), positive_number("eps", eps)
-    with measuring(rnn, sequences, batch_size, inputs=inputs, states=states) as (system, data):
-        sizes = batching(system, data, batches, batch_size)
-        return robustness_of(system, data, Draws(generator, system.members), noise, sizes, stabilisation, steps, eps)
+    check_inputs(inputs)
+
+    def one(network: nn.Module, sequences: Any, _: Turn) -> Robustness:
+        with measuring(network, sequences, batch_size, inputs=inputs, states=states) as (system, data):
+            sizes = batching(system, data, batches, batch_size)
+            draws = Draws(generator, system.members)
+            return robustness_of(system, data, draws, noise, sizes, stabilisation, steps, eps)
+
+    return each_part(one, rnn, sequences, **starting(states, batch_size), part=part, forward=forward)
 
 
 def robustness_of(

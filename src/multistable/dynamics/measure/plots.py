@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multistable.arguments import counted
 from multistable.drawing import Axes, Figure, figure, name_axes
 from multistable.dynamics.measure.algorithm_1_measure import measured_system
 from multistable.dynamics.measure.course_of_attractors import Continuation
@@ -173,7 +174,7 @@ def _state_space(axes: Axes, found: Attractors) -> None:
         look = {"marker": marker, "s": 60 if i < NAMED else 12, "zorder": 3}
         axes.scatter(*plane(orbit).T, color=colour, **look | ({} if marker == "x" else {"edgecolors": INK}))
     moving = f", {found.moving:.0%} still moving" if found.moving else ""
-    many = f"{len(found)} attractor{'s' * (len(found) != 1)}{moving}"
+    many = f"{counted(len(found), 'attractor')}{moving}"
     name_axes(axes, "first principal component", "second principal component", many)
 
 
@@ -267,7 +268,7 @@ def _constants(axes: Axes, found: FixedPoints) -> None:
 
 def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
     """The points, the unstable directions of saddles, and states behind them."""
-    name_axes(axes, "first principal component", "second principal component", _count(found))
+    name_axes(axes, "first principal component", "second principal component", str(found))
     shown = [found.points, found.slow_points] + ([] if states is None else [states.detach().cpu().double()])
     if not sum(map(len, shown)):
         return
@@ -289,10 +290,3 @@ def _points(axes: Axes, found: FixedPoints, states: Tensor | None) -> None:
             ends = [place - reach * way, place + reach * way]
             axes.plot(*zip(*ends, strict=True), color=VERMILLION, linewidth=1, alpha=0.7, zorder=1)
     axes.legend()
-
-
-def _count(found: FixedPoints) -> str:
-    counts = [(found.kinds.count(kind), kind) for kind in ("stable", "saddle", "repellor")]
-    told = [f"{n} {kind}" if kind == "stable" else f"{n} {kind}{'s' * (n != 1)}" for n, kind in counts if n]
-    told += [f"{len(found.slow_points)} slow"] if len(found.slow_points) else []
-    return ", ".join(told) or "no fixed points"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multistable.arguments import count, positive_integer, positive_number
+from multistable.arguments import count, counted, positive_integer, positive_number
 from multistable.dynamics.measure.algorithm_2_reachable_states import every_state
 from multistable.dynamics.measure.newton import REST, Resting, come_to_rest
 from multistable.dynamics.system.batches import Forward
@@ -60,8 +60,13 @@ class FixedPoints:
     _network: nn.Module
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{self.kinds.count(kind)} {kind}" for kind in ("stable", "saddle", "repellor"))
-        return f"FixedPoints({numbers}; slow points: {len(self.slow_points)})"
+        return f"FixedPoints({self})"
+
+    def __str__(self) -> str:
+        counts = [(self.kinds.count(kind), kind) for kind in ("stable", "saddle", "repellor")]
+        told = [f"{n} {kind}" if kind == "stable" else counted(n, kind) for n, kind in counts if n]
+        told += [f"{len(self.slow_points)} slow"] if len(self.slow_points) else []
+        return ", ".join(told) or "no fixed points"
 
     def __len__(self) -> int:
         return len(self.points)

@@ -70,7 +70,8 @@ def stabilise(system: System, states: States, u: Tensor, steps: int, on_steps: O
         states = system.only_last(u.expand(window, *u.shape), states)
         done += window
         present = flat(states)
-        back = (present == snapshot).all(dim=-1) & (periods == 0)
+        same = (present == snapshot) | (present.isnan() & snapshot.isnan())  # What is no number stays none.
+        back = same.all(dim=-1) & (periods == 0)
         periods = torch.where(back, done - since, periods)
         if done < steps and bool((periods > 0).all()):
             # How many more steps lead each state to its end; a whole period if it is there now.

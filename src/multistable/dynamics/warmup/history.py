@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from multistable.arguments import counted
 from multistable.dynamics.measure.noise import Robustness
 from multistable.dynamics.warmup.goal import Goal
 
@@ -114,16 +115,16 @@ class WarmupHistory:
     def __str__(self) -> str:
         """What happened, in words: a line for each network."""
         if not self._steps or self.vaa is None:
-            return f"warmup of {len(self)} steps, not over yet"
+            return f"warmup of {counted(len(self), 'step')}, not over yet"
         single = self.target.dim() == 0
         outcomes, values = ([self.outcome], [self.vaa]) if single else (self.outcome, self.vaa)
         steps, restarts = self.gradient_steps.reshape(-1).tolist(), self.restarts.reshape(-1).tolist()
         lines = []
         for index, (outcome, value, took, again) in enumerate(zip(outcomes, values, steps, restarts, strict=True)):
             name = "" if single else f"network {index}: "
-            after = f", {again} new start{'s' * (again > 1)}" if again else ""
+            after = f", {counted(again, 'new start')}" if again else ""
             kept = "" if self.robustness is None else f"; {self._withstood(index)}"
-            lines.append(f"{name}{self._said(outcome, value)}{kept} ({took} gradient steps{after})")
+            lines.append(f"{name}{self._said(outcome, value)}{kept} ({counted(took, 'gradient step')}{after})")
         return "\n".join(lines)
 
     def _said(self, outcome: str, value: float) -> str:
@@ -138,21 +139,15 @@ class WarmupHistory:
         why = "the time was up" if self.time_was_up else REASONS.get(outcome, "VAA is not verified to be as wanted")
         return f"not multistable, {outcome}: {known} ({one}); {why}"
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw VAA* and the loss over the steps, and the looks at the true VAA; needs the extra ``report``.
-
-        Args:
-            axes: axes of matplotlib to draw VAA* and VAA on; new ones if not given.
+    def plot(self) -> Any:
+        """Draw VAA* over the steps, and the looks at the true VAA; needs the extra ``report``.
 
         Returns:
-            The axes.
+            The figure.
         """
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise ImportError("history.plot() needs matplotlib: pip install 'multistable[report]'") from error
-        if axes is None:
-            _, axes = pyplot.subplots(layout="constrained")
+        from multistable.drawing import figure
+
+        drawn, axes = figure(6.4, 4.8)
         steps = [step.step for step in self._steps]
         values = self.vaa_star.flatten(2).mean(dim=-1) if self.target.dim() else self.vaa_star
         for layer, course in enumerate(values.unbind(-1)):
@@ -165,7 +160,7 @@ class WarmupHistory:
             axes.axhline(mean, linestyle="--", color="black", label=f"VAA at the end, {mean:.2f}")
         axes.set(xlabel="gradient step", ylabel="VAA* and VAA", ylim=(0, 1.05))
         axes.legend()
-        return axes
+        return drawn
 
     @property
     def last(self) -> WarmupStep:
