@@ -10,7 +10,7 @@ stopped on the way is begun anew.
 
 Run: python benchmarks/record.py --minutes 10 --device cuda --output record_h200.json
      python benchmarks/record.py --minutes 10 --clock cpu --seeds 1 --copies 32 --output record_cpu.json
-     with --classic, the same without warmup
+     with --classic, the same without warmup; with --alone, one agent after the other, each with all the minutes
 """
 
 import argparse
@@ -18,7 +18,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,32 +50,37 @@ class Judge:
         return self._player.rewards.sum(dim=0).mean(dim=-1).tolist()
 
 
+def seeds_of(asked: argparse.Namespace) -> list[int]:
+    """The seeds of all agents."""
+    return list(range(asked.first_seed, asked.first_seed + asked.seeds))
+
+
 def networks(asked: argparse.Namespace, settings: PPOSettings) -> list[ms.RNN]:
     """The networks before training, warmed up on episodes of a short maze."""
     maze = PassiveTMaze(min(asked.first, WARMUP_LENGTH), noise=asked.noise, device=asked.device)
-    seeds, features = range(asked.seeds), input_size(maze, **settings.inputs)
+    seeds, features = seeds_of(asked), input_size(maze, **settings.inputs)
     made = [
         ms.RNN(asked.cell, features, asked.hidden, generator=generator(s, "weights")).to(maze.device) for s in seeds
     ]
-    agents = PPO(maze, made, seeds=list(seeds), warm=not asked.classic, settings=settings)
+    agents = PPO(maze, made, seeds=seeds, warm=not asked.classic, settings=settings)
     agents.prepare()
     return [member for member in agents.members() if isinstance(member, ms.RNN)]
 
 
 def attempt(
-    length: int, made: Sequence[ms.RNN], warmed: float, settings: PPOSettings, asked: argparse.Namespace
+    length: int, made: dict[int, ms.RNN], warmed: float, settings: PPOSettings, asked: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Train new agents in mazes of one length until all have learned, or time is up: what is known at each look.
 
-    ``made`` are their networks, whose warmup took ``warmed`` seconds.
+    ``made`` are their networks by seed, whose warmup took ``warmed`` seconds.
     """
     now = CLOCKS[asked.clock]
     began = now() - warmed
     maze = PassiveTMaze(length, noise=asked.noise, device=asked.device)
-    agents = PPO(maze, made, seeds=list(range(asked.seeds)), settings=settings)
+    agents = PPO(maze, list(made.values()), seeds=list(made), settings=settings)
     judge, seen = Judge(agents), list[dict[str, Any]]()
-    learned: list[dict[str, float] | None] = [None] * asked.seeds
-    before = [0.0] * asked.seeds
+    learned: list[dict[str, float] | None] = [None] * len(made)
+    before = [0.0] * len(made)
     over = False
     while not over:
         for _ in range(asked.every):
@@ -87,10 +92,12 @@ def attempt(
         before = right
         played = update.returns.tolist()
         seen.append({"episodes": agents.episode, "seconds": seconds, "right": right, "right when playing": played})
-        print(f"L = {length}: {agents.episode} episodes, {seconds:.0f} s, right {right}", flush=True)
+        print(
+            f"L = {length}, seeds {list(made)}: {agents.episode} episodes, {seconds:.0f} s, right {right}", flush=True
+        )
         over = None not in learned or seconds >= 60 * asked.minutes
         yield {
-            **{"length": length, "over": over, "warmup_seconds": round(warmed, 1)},
+            **{"length": length, "seeds": list(made), "over": over, "warmup_seconds": round(warmed, 1)},
             **{"learned": list(learned), "seen": seen},
         }
 
@@ -104,7 +111,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=100, help="the first length")
     parser.add_argument("--cell", default="gru", choices=list(ms.CELLS))
     parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--seeds", type=int, default=3, help="agents, trained together")
+    parser.add_argument("--seeds", type=int, default=3, help="agents, trained together but with --alone")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--alone", action="store_true", help="one agent after the other, each with all the minutes")
     parser.add_argument("--copies", type=int, default=64, help="episodes of an update")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--noise", type=float, default=1.0, help="standard deviation in each step of the corridor")
@@ -130,18 +139,24 @@ def main() -> None:
         tried = [one for one in stored["tried"] if one["over"]]
     warnings.simplefilter("ignore", ms.WarmupWarning)
     began = CLOCKS[asked.clock]()
-    made = networks(asked, of_ppo)
-    warmed = CLOCKS[asked.clock]() - began
-    while not tried or any(tried[-1]["learned"]):
-        length = 2 * tried[-1]["length"] if tried else asked.first
-        with ms.engine(precision=asked.precision):
-            for known in attempt(length, made, warmed, of_ppo, asked):
-                lines = ",\n".join(json.dumps(one) for one in [*tried, known])
-                asked.output.write_text(f'{{"settings": {json.dumps(settings)},\n"tried": [\n{lines}\n]}}\n')
-        tried.append(known)
+    made = dict(zip(seeds_of(asked), networks(asked, of_ppo), strict=True))
+    warmed = (CLOCKS[asked.clock]() - began) / (asked.seeds if asked.alone else 1)
+    length = asked.first
+    while True:
+        for seeds in [[seed] for seed in made] if asked.alone else [list(made)]:
+            if any((one["length"], one["seeds"]) == (length, seeds) for one in tried):
+                continue
+            with ms.engine(precision=asked.precision):
+                for known in attempt(length, {seed: made[seed] for seed in seeds}, warmed, of_ppo, asked):
+                    lines = ",\n".join(json.dumps(one) for one in [*tried, known])
+                    asked.output.write_text(f'{{"settings": {json.dumps(settings)},\n"tried": [\n{lines}\n]}}\n')
+            tried.append(known)
+        if not any(any(one["learned"]) for one in tried if one["length"] == length):
+            break
+        length *= 2
     for one in tried:
         told = ["not" if x is None else f"{x['episodes']} episodes, {x['seconds']} s" for x in one["learned"]]
-        print(f"L = {one['length']}: {'; '.join(told)}")
+        print(f"L = {one['length']}, seeds {one['seeds']}: {'; '.join(told)}")
 
 
 if __name__ == "__main__":

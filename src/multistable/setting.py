@@ -4,7 +4,7 @@ The checks of the dataclass, its documentation and the options of commands are m
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from inspect import cleandoc
 from textwrap import fill
 from typing import Any, TypeVar
@@ -54,10 +54,18 @@ def about(help: str, *args: Any, **more: Any) -> dict[str, Setting]:
     return {"setting": Setting(help, *args, **more)}
 
 
-def again(kind: type, name: str, default: Any = MISSING) -> Any:
-    """A field that is declared as in another dataclass, perhaps with another default."""
+def again(kind: type, name: str, default: Any = MISSING, **changes: Any) -> Any:
+    """A field that is declared as in another dataclass, perhaps with another default.
+
+    Args:
+        kind: the other dataclass.
+        name: of the field.
+        default: as it is there, where it is not given.
+        changes: attributes of the :class:`Setting` that are not as there.
+    """
     there = {entry.name: entry for entry in fields(kind)}[name]
-    return field(default=there.default if default is MISSING else default, metadata=there.metadata)
+    metadata = {"setting": replace(there.metadata["setting"], **changes)}
+    return field(default=there.default if default is MISSING else default, metadata=metadata)
 
 
 def declared(kind: Any) -> dict[str, tuple[Field, Setting]]:

@@ -17,7 +17,7 @@ from multistable.cli.progress import duration
 from multistable.cli.results import by_seed, differing
 from multistable.experiments.estimate import seconds
 from multistable.rl import AgentConfig, Maze
-from multistable.rl.config import PROCESSES
+from multistable.rl.agent_tasks import PROCESSES
 from multistable.setting import declared
 from multistable.tasks import TASKS, CopyFirstInput
 from multistable.training import VERSIONS, RunConfig, RunFolder, train
@@ -57,7 +57,7 @@ def test_help_tells_the_defaults_that_runs_have():
     of_agents = {name: field.default for name, field in AgentConfig.__dataclass_fields__.items()}
     settings = ["episodes", "evaluate_every", "batch_size", "learning_rate"]
     assert {name: told[name] for name in settings} == {name: str(of_agents[name]) for name in settings}
-    assert told["vaa_every"] == f"{defaults['vaa_every']}, tmaze {of_agents['vaa_every']}"
+    assert told["vaa_every"] == f"{defaults['vaa_every']}, {', '.join(PROCESSES)} {of_agents['vaa_every']}"
     assert told["target"] == str(defaults["target"])
 
 

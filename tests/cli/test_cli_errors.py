@@ -9,7 +9,7 @@ import multistable as ms
 from commands import SMALL, call
 from multistable.cli.bodies import train
 from multistable.cli.errors import shown
-from multistable.rl.config import PROCESSES
+from multistable.rl.agent_tasks import PROCESSES
 from multistable.tasks import TASKS
 from multistable.training import RunFolder
 

@@ -73,6 +73,15 @@ OF_AGENTS = {
     "epsilon": 0.2,
     "reward_input": False,
     "max_norm": None,
+    "algorithm": "drqn",
+    "copies": 20,
+    "passes": 4,
+    "minibatches": 4,
+    "clip": 0.2,
+    "trace": 0.95,
+    "value_weight": 0.5,
+    "entropy_weight": 0.01,
+    "action_input": True,
 }
 """What the stored runs leave out is read as this: a default that changed would change what they say they are."""
 

@@ -10,7 +10,7 @@ import torch
 from multistable.cells import CELLS
 from multistable.experiments.archive import read_results
 from multistable.experiments.estimate import LEAST_SHARE, gpu_share, memory, seconds
-from multistable.rl import AgentConfig, Maze
+from multistable.rl import AgentConfig, Maze, PassiveMaze
 from multistable.tasks import CopyFirstInput, Denoising
 from multistable.training import RunConfig
 from multistable.training.trainer import groups
@@ -133,6 +133,26 @@ def test_an_episode_takes_what_was_measured_within_a_factor_of_two(length, devic
         for episodes in (1, 2)
     )
     assert 0.5 < (seconds(long, device) - seconds(short, device)) / measured < 2
+
+
+@pytest.mark.parametrize(("cell", "units", "measured"), [("gru", 32, 0.47), ("gru", 64, 0.97), ("lstm", 64, 1.44)])
+def test_an_update_of_ppo_takes_what_was_measured_within_a_factor_of_two(cell, units, measured):
+    """Ten agents on a CPU that play 64 episodes of a passive T-Maze, L = 100: docs/results/agents_elsewhere.md."""
+    settings = {"num_layers": 1, "algorithm": "ppo", "copies": 64, "evaluate_every": 64, "vaa_every": 0}
+    short, long = (
+        [AgentConfig(PassiveMaze(100), cell, seed=s, hidden_size=units, episodes=n, **settings) for s in range(10)]
+        for n in (64, 128)
+    )
+    assert 0.5 < (seconds(long, "cpu") - seconds(short, "cpu")) / measured < 2
+
+
+def test_memory_of_ppo_grows_with_the_rows_of_its_gradient_steps():
+    def of(**changes):
+        settings = {"algorithm": "ppo", "copies": 640, "minibatches": 1, "evaluate_every": 640, "vaa_every": 0}
+        return memory(10 * [AgentConfig(PassiveMaze(100), "gru", episodes=640, **settings | changes)])
+
+    assert of() > 1.5 * of(minibatches=4)
+    assert of(capacity=10**6, batch_size=10**4) == of()
 
 
 @pytest.mark.parametrize("version", ["classic", "warmup"])

@@ -14,7 +14,7 @@ PLANNED = {
     "small": (4140, "728c7e660f93085e"),
     "paper": (6795, "5802b44ae4e9dcfd"),
 }
-BEYOND = {"when": (570, "e90b9e6c60de62b6")}
+BEYOND = {"when": (570, "e90b9e6c60de62b6"), "agents": (180, "62669ee2b2c86a93")}
 """Those at the scale small."""
 
 

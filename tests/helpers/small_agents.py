@@ -3,7 +3,7 @@
 import torch
 
 import multistable as ms
-from multistable.rl import DRQN, AgentConfig, Maze, Settings, TMaze, input_size
+from multistable.rl import DRQN, AgentConfig, Maze, PassiveMaze, Settings, TMaze, input_size
 
 # In float64: the compiled loop of float32 takes seconds to load.
 SMALL = {
@@ -28,8 +28,15 @@ SMALL = {
 }
 
 
+UPDATES = {"algorithm": "ppo", "copies": 2, "passes": 2, "minibatches": 2, "episodes": 6}
+
+
 def small_agent(**changes):
     return AgentConfig(**SMALL | changes)
+
+
+def small_ppo(**changes):
+    return small_agent(**{"task": PassiveMaze(3)} | UPDATES | changes)
 
 
 SETTINGS = Settings(capacity=60, target_period=2, gradient_steps=3, batch_size=5)

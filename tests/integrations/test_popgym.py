@@ -3,11 +3,13 @@
 import runpy
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
 import multistable as ms
 from multistable.rl import PPO, PPOSettings, collect, input_size
+from multistable.rl.cards import RepeatFirst, RepeatPrevious
 from multistable.rl.gym_agent import GymPOMDP
 from paths import ROOT
 
@@ -36,6 +38,27 @@ def test_who_repeats_the_card_has_a_return_of_1(name, back):
         total, steps = total + reward, steps + 1
         assert bool(ended.all()) == (t == 50)
     assert torch.allclose(total, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("RepeatFirstEasy", RepeatFirst()), ("RepeatPreviousEasy", RepeatPrevious())]
+)
+def test_our_batched_cards_are_those_of_the_package(name, ours):
+    """With the deck that the package has shuffled, dealt from its end, and the same actions."""
+    import gymnasium
+
+    env, actions = gymnasium.make(f"popgym-{name}-v0").unwrapped, np.random.default_rng(0)
+    for seed in range(5):
+        seen, _ = env.reset(seed=seed)
+        suits = torch.as_tensor(env.deck.suits_idx[env.deck.idx[::-1]].copy())
+        state, over = torch.cat([torch.ones(1, dtype=torch.long), suits]), False
+        assert seen == suits[0]
+        while not over:
+            action = int(actions.integers(4))
+            seen, reward, over, cut, _ = env.step(action)
+            state, observation, ours_reward, terminated, ended = ours.step(state, torch.tensor(action))
+            assert (observation.argmax(), bool(terminated), bool(ended), cut) == (seen, over, over, False)
+            assert ours_reward.item() == pytest.approx(reward)
 
 
 def test_ppo_plays_and_is_warmed_up():

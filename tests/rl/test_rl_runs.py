@@ -11,12 +11,27 @@ import torch
 from torch.testing import assert_close
 
 import multistable as ms
-from multistable.rl import DRQN, AgentConfig, Evaluator, Maze, Settings, TMaze, network_vaa
+from multistable.rl import (
+    DRQN,
+    PPO,
+    AgentConfig,
+    Evaluator,
+    MaskedCartPole,
+    Maze,
+    PassiveMaze,
+    PassiveTMaze,
+    PPOSettings,
+    RepeatFirst,
+    RepeatPrevious,
+    Settings,
+    TMaze,
+    network_vaa,
+)
 from multistable.rl.group import AgentGroup
 from multistable.training import Model, RunFolder, load, train
 from multistable.training.trainer import groups
 from paths import HELPERS
-from small_agents import small_agent
+from small_agents import UPDATES, small_agent, small_ppo
 from small_runs import StopAt, StopError, outcome, small
 
 # Configurations and names
@@ -29,31 +44,56 @@ def test_the_defaults_are_those_of_appendix_c():
     assert (config.warmup_steps, config.warmup_batch_size, config.target, config.increment) == (100, 200, 0.95, 10)
 
 
-def test_every_setting_changes_the_name():
-    base = small_agent(version="warmup")
-    others = {
-        "task": Maze(3),
-        "cell": "mgu",
-        "version": "double",
-        "cell_options": {"recurrent_bias": True},
-        "precision": "tf32",
-        "warmup_algorithm": "reliable",
-        "dtype": "float32",
-        "reward_input": True,
-        "max_norm": 1.0,
-        "averaged_episodes": 3,
-        "keep": True,
-        "vaa_every": 8,
-        "evaluate_every": 4,
-    }
-    for field in base.to_dict():
-        if field not in others and field != "warmup_robust":
-            value = getattr(base, field)
-            others[field] = value / 2 if isinstance(value, float) else value + 2
-    names = {base.name, *(replace(base, **{field: value}).name for field, value in others.items())}
-    assert len(names) == len(base.to_dict())  # and the one of none changed, less warmup_robust
+OTHERS = {
+    "cell": "mgu",
+    "version": "double",
+    "cell_options": {"recurrent_bias": True},
+    "precision": "tf32",
+    "warmup_algorithm": "reliable",
+    "dtype": "float32",
+    "reward_input": True,
+    "action_input": False,
+    "max_norm": 1.0,
+    "averaged_episodes": 3,
+    "vaa_every": 8,
+    "evaluate_every": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "others"),
+    [
+        (
+            small_agent(version="warmup", copies=1, minibatches=1),
+            {"task": Maze(3), "algorithm": "ppo", "keep": True},
+        ),
+        (
+            small_ppo(version="warmup", minibatches=1),
+            {"task": PassiveMaze(4), "algorithm": "drqn", "copies": 1, "minibatches": 2},
+        ),
+    ],
+    ids=["drqn", "ppo"],
+)
+def test_every_setting_that_matters_changes_the_name(base, others):
+    mattering = base.to_dict().keys() - base.without_meaning() - {"keep", "warmup_robust"}
+    others = {name: value for name, value in OTHERS.items() if name in mattering} | others
+    for field in mattering - others.keys():
+        value = getattr(base, field)
+        others[field] = value / 2 if isinstance(value, float) else value + 2
+    names = {base.name, *(replace(base, **{name: value}).name for name, value in others.items())}
+    assert len(names) == 1 + len(others)
+    assert mattering <= others.keys()
     fast = replace(base, warmup_algorithm="fast")
     assert replace(fast, warmup_robust=0.2).name != fast.name
+
+
+@pytest.mark.parametrize(
+    ("config", "others"),
+    [(small_agent(), {"copies": 4, "clip": 0.1}), (small_ppo(), {"capacity": 60, "batch_size": 6})],
+)
+def test_settings_of_the_other_algorithm_do_not_change_the_name(config, others):
+    assert others.keys() <= set(config.without_meaning())
+    assert replace(config, **others).name == config.name
 
 
 def test_names_stay_what_they_are():
@@ -84,6 +124,16 @@ def test_a_folder_from_before_a_setting_is_that_of_a_run_at_its_default(tmp_path
         ({"vaa_every": 3}, "vaa_every must be a multiple of evaluate_every = 2, got 3"),
         ({"vaa_batch_size": 41}, "vaa_batch_size must not exceed the capacity, 40, got 41"),
         ({"warmup_batch_size": 41, "version": "warmup"}, "warmup_batch_size must not exceed the capacity, 40, got 41"),
+        (UPDATES | {"copies": 3}, "copies must be a multiple of minibatches = 2, got 3"),
+        (UPDATES | {"evaluate_every": 3, "vaa_every": 6}, "evaluate_every must be a multiple of copies = 2, got 3"),
+        (UPDATES | {"episodes": 5}, "episodes must be a multiple of copies = 2, got 5"),
+        (UPDATES | {"keep": True}, "keep must be False with the algorithm ppo, got True"),
+        (UPDATES | {"vaa_batch_size": 65}, "vaa_batch_size must not exceed the episodes .* for it, 64, got 65"),
+        (
+            UPDATES | {"warmup_batch_size": 257, "version": "warmup"},
+            "warmup_batch_size must not exceed the episodes .* for it, 256, got 257",
+        ),
+        ({"algorithm": "a2c"}, "algorithm must be one of drqn, ppo, got 'a2c'"),
         ({"task": TMaze(3)}, "task must be of a class that is registered, Maze, .*, got .*TMaze object at [^;]*$"),
     ],
 )
@@ -131,6 +181,41 @@ def test_a_run_is_the_training_of_one_agent(tmp_path):
     assert weights["readout.weight"] == agents.network.readout.weight[0].tolist()
 
 
+def test_a_run_by_ppo_is_the_training_of_one_agent(tmp_path):
+    config = small_ppo(version="warmup", seed=1)
+    (folder,) = train(config, tmp_path)
+    maze = PassiveTMaze(3, noise=1.0, dtype=torch.float64)
+    agents = PPO(maze, [Model.of(config).rnn], seeds=[1], warm=True, settings=config.settings)
+    with pytest.warns(ms.WarmupWarning):  # three steps are not enough
+        agents.warm_up(algorithm="paper", steps=3, batch_size=8, max_stabilisation=10)
+    agents.prepared = True
+    measured = {"batches": 2, "batch_size": 4, "stabilisation": 50}
+    expected = []
+    for episode in (0, 2, 4, 6):
+        losses = [update.loss.item() for update in agents.train(episode)]
+        found = Evaluator(agents).evaluate()
+        row = {"episode": episode, "return": found.returns[0], "length": found.lengths[0]}
+        row |= {"loss": losses[0]} if losses else {}
+        row |= {"optimal": found.optimal[0]}
+        expected.append(row | ({} if episode == 2 else {"vaa": network_vaa(agents, **measured)[0]}))
+    rows, _, weights, course, _ = outcome(folder)
+    assert rows == expected
+    assert course["vaa_star"] == agents.warmups[0].vaa_star.tolist()
+    assert weights["readout.weight"] == agents.network.readout.weight[0].tolist()
+    assert load(folder.path)(torch.zeros(4, 1, 7, dtype=torch.float64)).shape == (4, 1, 3)  # two logits and a value
+
+
+def test_a_method_of_prepare_takes_the_place_of_the_warmup_with_ppo(tmp_path):
+    config = small_ppo(version="warmup", warmup_algorithm="flossing", cell="gru")
+    (folder,) = train(config, tmp_path)
+    assert folder.warmup()["reason"] == "by flossing"
+
+
+def test_by_default_updates_fit_between_evaluations():
+    config = AgentConfig(PassiveMaze(100), "gru", "warmup", algorithm="ppo")
+    assert config.settings == PPOSettings(copies=20, max_norm=0.5)
+
+
 def test_the_first_optimal_episode_is_the_first_at_which_an_evaluation_saw_it(tmp_path, monkeypatch):
     seen = iter([[False, False], [False, True], [False, False], [False, True]])
     evaluate = AgentGroup.evaluate
@@ -164,7 +249,8 @@ def test_a_warmup_that_diverges_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(DRQN, "warm_up_agent", diverging)
     folders = train(configs, tmp_path / "both")
     assert folders[0].warmup() == {"outcome": "diverged", "reason": "infinite"}
-    assert folders[1].warmup() == alone.warmup()
+    theirs = [folder.warmup() | {"seconds": 0} for folder in (folders[1], alone)]
+    assert theirs[0] == theirs[1]
 
 
 def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypatch):
@@ -202,12 +288,13 @@ def test_gradients_that_were_not_finite_are_told_and_recorded(tmp_path, monkeypa
 def test_agents_of_one_architecture_go_together():
     configs = [small_agent(version=v, seed=s) for v in ("classic", "warmup") for s in (0, 1)]
     others = [small_agent(cell="mgu"), small_agent(version="double"), small_agent(task=Maze(3)), small()]
-    others.append(small_agent(max_norm=1.0))
-    assert [len(group) for group in groups([*configs, *others], 32)] == [4, 1, 1, 1, 1, 1]
+    others += [small_agent(max_norm=1.0), small_agent(**UPDATES)]
+    assert [len(group) for group in groups([*configs, *others], 32)] == [4, 1, 1, 1, 1, 1, 1]
 
 
-def test_together_each_ends_as_alone(tmp_path):
-    configs = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
+@pytest.mark.parametrize("made", [small_agent, small_ppo])
+def test_together_each_ends_as_alone(made, tmp_path):
+    configs = [made(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
     together = train(configs, tmp_path / "together")
     for config, folder in zip(configs, together, strict=True):
         (alone,) = train(config, tmp_path / "alone")
@@ -215,6 +302,17 @@ def test_together_each_ends_as_alone(tmp_path):
             assert_close(folder.weights()[name], weight, rtol=1e-9, atol=1e-11)
         for a, b in zip(folder.metrics(), alone.metrics(), strict=True):
             assert {**a, "seconds": 0} == pytest.approx({**b, "seconds": 0}, rel=1e-9)
+
+
+@pytest.mark.parametrize("task", [RepeatFirst(), RepeatPrevious(2), MaskedCartPole(), PassiveMaze(2), Maze(2)])
+@pytest.mark.parametrize("algorithm", [UPDATES, {}], ids=["ppo", "drqn"])
+def test_every_task_is_played_by_every_algorithm(task, algorithm, tmp_path):
+    few = {"episodes": 2, "evaluate_every": 2, "vaa_every": 2, "capacity": 80, "vaa_batches": 1}
+    (folder,) = train(small_agent(task=task, **algorithm | few), tmp_path)
+    rows = folder.metrics()
+    assert [row["episode"] for row in rows] == [0, 2]
+    assert all({"return", "length", "optimal", "vaa"} <= row.keys() for row in rows)
+    assert folder.config().task == task
 
 
 def test_agents_and_supervised_runs_are_trained_by_one_call(tmp_path):
@@ -236,7 +334,7 @@ def test_gymnasium_is_not_needed(tmp_path):
 import sys
 sys.modules["gymnasium"] = None
 sys.path.insert(0, {str(HELPERS)!r})
-from small_agents import small_agent
+from small_agents import UPDATES, small_agent, small_ppo
 from multistable.training import train
 assert train(small_agent(episodes=1), {str(tmp_path)!r})[0].finished
 """

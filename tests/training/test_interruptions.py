@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 
 from multistable.training import Callback, RunFolder, train
 from paths import HELPERS
-from small_agents import small_agent
+from small_agents import small_agent, small_ppo
 from small_runs import StopAt, StopError, outcome, small
 
 RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("classic", "warmup") for seed in (0, 1)]
@@ -22,6 +22,7 @@ AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "wa
 LIMITED = [small_agent(seed=seed, max_norm=0.01, averaged_episodes=2) for seed in (0, 1)]
 KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
 KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
+BY_PPO = [small_ppo(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
 FOLLOWED = [
     small(cell="brc", hidden_size=3, seed=seed, epochs=3, attractors_every=every, attractors_saddles=True)
     for seed, every in ((0, 2), (1, 2), (0, 1))
@@ -29,7 +30,7 @@ FOLLOWED = [
 
 KINDS = {
     **{"runs": RUNS, "pretrained": PRETRAINED, "agents": AGENTS, "limited": LIMITED, "followed": FOLLOWED[:2]},
-    **{"kept": KEPT, "kept agents": KEPT_AGENTS},
+    **{"kept": KEPT, "kept agents": KEPT_AGENTS, "agents by PPO": BY_PPO},
 }
 
 
@@ -64,6 +65,9 @@ def undisturbed(tmp_path_factory):
         pytest.param("followed", StopAt("record", 2), id="followed after a change"),
         pytest.param("kept", StopAt("step", 2, 3), id="runs whose attractors are kept"),
         pytest.param("kept agents", StopAt("step", 3), id="agents whose attractors are kept"),
+        pytest.param("agents by PPO", StopAt("warmup", 2), id="agents by PPO in the warmup"),
+        pytest.param("agents by PPO", StopAt("record", 2), id="agents by PPO after the first update"),
+        pytest.param("agents by PPO", StopAt("step", 6), id="agents by PPO in the last update"),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_numbers(kind, interruption, undisturbed, tmp_path):
@@ -108,7 +112,9 @@ train(KINDS[sys.argv[3]], sys.argv[4], callbacks=[Kill()])
 """
 
 
-@pytest.mark.parametrize(("kind", "at", "kept"), [("runs", 2, [0, 1]), ("agents", 3, [0, 2])])
+@pytest.mark.parametrize(
+    ("kind", "at", "kept"), [("runs", 2, [0, 1]), ("agents", 3, [0, 2]), ("agents by PPO", 4, [0, 2])]
+)
 def test_a_killed_process_is_continued_with_the_same_numbers(kind, at, kept, undisturbed, tmp_path):
     command = [sys.executable, "-c", KILLED, HELPERS, Path(__file__).parent, kind, tmp_path, at]
     killed = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

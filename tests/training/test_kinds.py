@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from multistable.rl import AgentConfig, Maze
-from multistable.rl.config import PROCESSES
+from multistable.rl.agent_tasks import PROCESSES
 from multistable.rl.group import AgentGroup
 from multistable.training import RunConfig, RunFolder
 from multistable.training.kinds import config_class, group_class

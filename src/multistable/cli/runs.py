@@ -14,7 +14,7 @@ from multistable.cli.progress import duration
 from multistable.cli.results import results
 from multistable.experiments.estimate import seconds
 from multistable.registry import REFERENCE
-from multistable.rl.config import PROCESSES
+from multistable.rl.agent_tasks import PROCESSES
 from multistable.setting import declared
 from multistable.tasks import TASKS
 from multistable.training import Config, RunFolder

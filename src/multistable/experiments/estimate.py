@@ -125,9 +125,16 @@ def seconds(configs: Sequence[Config], device: str, done: int = 0) -> float:
     training = rate
     if (device, config.precision) == ("cuda", "tf32") and config.batch_size * _weights(configs) > TF32_FROM:
         training = replace(rate, training=replace(rate.training, weight=TF32_WEIGHT * rate.training.weight))
-    unit = (_episode if isinstance(config, AgentConfig) else _epoch)(configs, training)
+    unit = _unit(config)(configs, training)
     before = 0.0 if done else _warmup(configs, rate)
     return rate.group + before + (config.duration - done) * unit + _measures(configs, rate, done)
+
+
+def _unit(config: Config) -> Callable[[Sequence[Any], Rate], float]:
+    """What foretells the seconds of an epoch or episode of such runs."""
+    if isinstance(config, AgentConfig):
+        return {"drqn": _episode, "ppo": _episode_of_ppo}[config.algorithm]
+    return _epoch
 
 
 def _epoch(configs: Sequence[Any], rate: Rate) -> float:
@@ -150,6 +157,14 @@ def _episode(configs: Sequence[Any], rate: Rate) -> float:
     length = config.task.horizon * config.num_layers
     step = rate.step + length * (rate.time_step + config.batch_size * row)
     return config.task.horizon * rate.step + config.gradient_steps * step
+
+
+def _episode_of_ppo(configs: Sequence[Any], rate: Rate) -> float:
+    """An episode's share of an update: all are played in lockstep, to the horizon, and read in parts in each pass."""
+    config, row = configs[0], rate.training.seconds(configs)
+    length, steps = config.task.horizon * config.num_layers, config.passes * config.minibatches
+    reading = steps * (rate.step + length * rate.time_step) + config.passes * length * config.copies * row
+    return (config.task.horizon * rate.step + reading) / config.copies
 
 
 def _measures(configs: Sequence[Config], rate: Rate, done: int) -> float:
@@ -217,7 +232,7 @@ def memory(configs: Sequence[Config]) -> float:
     length, layers, units = _length(config), config.num_layers, config.hidden_size
     sequences, data = _stored(configs)
     weights = 6 * len(configs) * layers * 4 * units * 2 * units  # with gradients, Adam's and the best
-    training = KEPT * length * layers * units * config.batch_size * len(configs)
+    training = KEPT * length * layers * units * _rows(config) * len(configs)
     warmed = sum(map(by_warmup, configs))
     period = length + config.max_stabilisation
     warmup = KEPT * period * layers * units * config.warmup_batch_size * warmed
@@ -225,10 +240,19 @@ def memory(configs: Sequence[Config]) -> float:
     return CONTEXT + 4 * (data + weights + max(training, warmup, evaluation))
 
 
+def _rows(config: Any) -> int:
+    """The sequences of a gradient step of one run."""
+    by_ppo = isinstance(config, AgentConfig) and config.algorithm == "ppo"
+    return config.copies // config.minibatches if by_ppo else config.batch_size
+
+
 def _stored(configs: Sequence[Any]) -> tuple[int, int]:
     """How many sequences are evaluated in a pass at most, and how many numbers all of them have."""
     config = configs[0]
     if isinstance(config, AgentConfig):
+        if config.algorithm == "ppo":
+            numbers = config.copies * config.task.horizon * config.input_size
+            return config.copies, 2 * numbers * len(configs)
         transitions = config.capacity + 2 * config.task.horizon
         return EPISODES_AT_ONCE, 2 * transitions * config.input_size * len(configs)
     usual = SEQUENCES if isinstance(config.task, GeneratedTask) else MNIST_SEQUENCES

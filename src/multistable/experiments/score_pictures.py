@@ -10,6 +10,7 @@ from multistable.experiments.experiment import Result, cell_of, grouped, spread_
 from multistable.experiments.pictures import Rows, by_version, legend_below
 from multistable.experiments.styles import Style, cell_name, style_of
 from multistable.palette import INK
+from multistable.registry import Registry
 from multistable.setting import default_of
 from multistable.tasks import TASKS, Task
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def task_name(task: Task) -> str:
+def task_name(task: Any, registry: Registry[Any] = TASKS) -> str:
     """A task with those of its settings that are not at their defaults, for instance ``adding, T = 100``."""
-    told = {field.name: getattr(task, field.name) for field in fields(task) if field.compare}  # type: ignore[arg-type]
-    own = [f"{field.name} = {told[field.name]}" for field in fields(task) if told.get(field.name) != default_of(field)]  # type: ignore[arg-type]
-    return ", ".join([TASKS.name_of(type(task), task), *own])
+    told = {field.name: getattr(task, field.name) for field in fields(task) if field.compare}
+    own = [f"{field.name} = {told[field.name]}" for field in fields(task) if told.get(field.name) != default_of(field)]
+    return ", ".join([registry.name_of(type(task), task), *own])
 
 
 def score(result: Result) -> float | None:

@@ -1,6 +1,7 @@
-"""Reinforcement learning under partial observability (section 4.3, appendices B to D): T-Maze, replay, DRQN."""
+"""Reinforcement learning under partial observability (section 4.3, appendices B to D): T-Maze, replay, DRQN, PPO."""
 
-from multistable.rl.config import AgentConfig, Maze
+from multistable.rl.agent_tasks import AgentTask, MaskedCartPole, Maze, PassiveMaze, RepeatFirst, RepeatPrevious
+from multistable.rl.config import AgentConfig
 from multistable.rl.drqn import DRQN, Episode, Settings
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
 from multistable.rl.group import AgentGroup
@@ -17,13 +18,18 @@ __all__ = [
     "PPO",
     "AgentConfig",
     "AgentGroup",
+    "AgentTask",
     "Episode",
     "Evaluation",
     "Evaluator",
+    "MaskedCartPole",
     "Maze",
     "Outcome",
     "PPOSettings",
+    "PassiveMaze",
     "PassiveTMaze",
+    "RepeatFirst",
+    "RepeatPrevious",
     "Replay",
     "Settings",
     "TMaze",

@@ -1,55 +1,57 @@
 """The configuration of the training of an agent: everything that its result depends on."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 
 from multistable.arguments import positive_integer
 from multistable.registry import Registry
-from multistable.rl.drqn import Settings
-from multistable.rl.tmaze import TMaze
-from multistable.setting import TASK, TRAINING, about, again, check_settings, documented, setting
+from multistable.rl.agent_tasks import PROCESSES, AgentTask
+from multistable.rl.drqn import DRQN, Settings
+from multistable.rl.pomdp import POMDP, input_size
+from multistable.rl.ppo import PPO, PPOSettings
+from multistable.setting import TRAINING, about, again, documented, one_of, setting
 from multistable.training.config import VERSIONS
 from multistable.training.settings import Config, Version, by_warmup
 
 
-@documented
 @dataclass(frozen=True)
-class Maze:
-    """The T-Maze (appendix D): a corridor of length L, and a turn at its end that the first observation told."""
+class Algorithm:
+    """How agents learn.
 
-    L: int = field(metadata=about("Length of the corridor.", positive_integer, TASK))
+    Attributes:
+        agents: the class of the agents, which is called with a process, networks, seeds and settings.
+        settings: the dataclass of its parameters; the settings of a run have the same names.
+        histories: what limits how many histories there are for a measure or a warmup.
+        more_outputs: of the network, beside one for each action.
+    """
 
-    paper_sizes: ClassVar[Mapping[str, int]] = {"num_layers": 2, "hidden_size": 256}
-    """The paper's network for the task."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    @property
-    def length(self) -> int:
-        """L, the time steps that the first observation has to be remembered."""
-        return self.L
-
-    @property
-    def horizon(self) -> int:
-        """H, after which episodes are truncated."""
-        return TMaze(self.L).horizon
-
-    def process(self, device: torch.device | str, dtype: torch.dtype) -> TMaze:
-        """The process that agents play."""
-        return TMaze(self.L, device=device, dtype=dtype)
+    agents: type[DRQN] | type[PPO]
+    settings: type[Settings] | type[PPOSettings]
+    histories: str
+    more_outputs: int = 0
 
 
-PROCESSES: Registry[type[Maze]] = Registry(
-    "task",
-    "multistable.processes",
-    {"tmaze": Maze},
-    accepts=lambda kind: isinstance(kind, type) and issubclass(kind, Maze),
-)
-"""The tasks of agents by name."""
+ALGORITHMS = {
+    "drqn": Algorithm(DRQN, Settings, "the capacity"),
+    "ppo": Algorithm(PPO, PPOSettings, "the episodes that are played for it", more_outputs=1),
+}
+"""By the names that runs have for them."""
+
+ELSEWHERE = {"lr": "learning_rate"}
+"""What runs call a parameter that has another name there."""
+
+
+def by(algorithm: str) -> Callable[[Any], bool]:
+    """Whether agents learn by this algorithm: some settings matter to such agents alone."""
+    return lambda run: run.algorithm == algorithm
+
+
+_of_drqn = partial(again, Settings, matters=by("drqn"))
+_of_ppo = partial(again, PPOSettings, matters=by("ppo"))
 
 OF_AGENTS = ("classic", "warmup", "double", "double-classic")
 
@@ -57,28 +59,44 @@ OF_AGENTS = ("classic", "warmup", "double", "double-classic")
 @documented
 @dataclass(frozen=True)
 class AgentConfig(Config):
-    """The training of one agent by DRQN (Algorithm 4); the defaults are the paper's.
+    """The training of one agent by DRQN (Algorithm 4), with the paper's defaults, or by PPO.
 
-    The sequences of the warmup and the measure are the histories of the replay buffer.
+    The sequences of the warmup and the measure are the histories of the replay buffer, or those of episodes that a PPO
+    plays for them.
     """
 
     unit: ClassVar[str] = "episode"
-    tasks: ClassVar[Registry[type[Maze]]] = PROCESSES
-    unnamed: ClassVar[Mapping[str, Any]] = Maze.paper_sizes
+    tasks: ClassVar[Registry[type[AgentTask]]] = PROCESSES
+    unnamed: ClassVar[Mapping[str, Any]] = AgentTask.paper_sizes
 
-    task: Maze = field(metadata=about("The process that is played."))
+    task: AgentTask = field(metadata=about("The process that is played."))
+    algorithm: str = setting(
+        "drqn",
+        "How an agent learns: drqn (Algorithm 4) or ppo (Schulman et al., 2017).",
+        one_of(ALGORITHMS),
+        TRAINING,
+    )
+    batch_size: int = again(Config, "batch_size", matters=by("drqn"))
     vaa_every: int = again(Config, "vaa_every", default=100)
     episodes: int = setting(2000, "Episodes of an agent; the paper does not say how many.", positive_integer, TRAINING)
     evaluate_every: int = setting(
         20, "Episodes between two evaluations of the greedy policy.", positive_integer, TRAINING
     )
-    capacity: int = again(Settings, "capacity")
-    target_period: int = again(Settings, "target_period")
-    gradient_steps: int = again(Settings, "gradient_steps")
-    epsilon: float = again(Settings, "epsilon")
+    capacity: int = _of_drqn("capacity")
+    target_period: int = _of_drqn("target_period")
+    gradient_steps: int = _of_drqn("gradient_steps")
+    epsilon: float = _of_drqn("epsilon")
     reward_input: bool = again(Settings, "reward_input")
-    max_norm: float | None = again(Settings, "max_norm")
-    averaged_episodes: int | None = again(Settings, "averaged_episodes")
+    max_norm: float | None = again(Settings, "max_norm", unless_given="no limit, or 0.5 with ppo")
+    averaged_episodes: int | None = _of_drqn("averaged_episodes")
+    copies: int = _of_ppo("copies", default=20, panel=TRAINING)
+    passes: int = _of_ppo("passes")
+    minibatches: int = _of_ppo("minibatches")
+    clip: float = _of_ppo("clip")
+    trace: float = _of_ppo("trace")
+    value_weight: float = _of_ppo("value_weight")
+    entropy_weight: float = _of_ppo("entropy_weight")
+    action_input: bool = _of_ppo("action_input")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,26 +104,38 @@ class AgentConfig(Config):
             raise ValueError(
                 f"vaa_every must be a multiple of evaluate_every = {self.evaluate_every}, got {self.vaa_every}"
             )
-        sizes = (["vaa_batch_size"] if self.vaa_every else []) + (["warmup_batch_size"] if by_warmup(self) else [])
-        for name in sizes:
-            if getattr(self, name) > self.capacity:
-                raise ValueError(f"{name} must not exceed the capacity, {self.capacity}, got {getattr(self, name)}")
+        if self.algorithm == "ppo":
+            self._check_updates()
+        self._check_histories()
+
+    def _check_updates(self) -> None:
+        """Raise unless a PPO can be looked at between whole updates."""
+        _ = self.settings  # An error for copies that cannot be divided.
+        for name in ("evaluate_every", "episodes"):
+            if getattr(self, name) % self.copies:
+                raise ValueError(f"{name} must be a multiple of copies = {self.copies}, got {getattr(self, name)}")
+        if self.keep:
+            raise ValueError("keep must be False with the algorithm ppo, got True")
+
+    def _check_histories(self) -> None:
+        """Raise unless there are enough histories for the measure and the warmup."""
+        wanted = {"vaa_batch_size": bool(self.vaa_every), "warmup_batch_size": by_warmup(self)}
+        for name, most in self.settings.histories.items():
+            if wanted[name] and getattr(self, name) > most:
+                what = ALGORITHMS[self.algorithm].histories
+                raise ValueError(f"{name} must not exceed {what}, {most}, got {getattr(self, name)}")
 
     @property
-    def settings(self) -> Settings:
-        """The parameters of Algorithm 4."""
-        return Settings(
-            capacity=self.capacity,
-            target_period=self.target_period,
-            gradient_steps=self.gradient_steps,
-            epsilon=self.epsilon,
-            lr=self.learning_rate,
-            batch_size=self.batch_size,
-            reward_input=self.reward_input,
-            max_norm=self.max_norm,
-            averaged_episodes=self.averaged_episodes,
-            keep=self.keep,
-        )
+    def settings(self) -> Any:
+        """The parameters of the algorithm: :class:`Settings` or :class:`PPOSettings`."""
+        kind = ALGORITHMS[self.algorithm].settings
+        given = {entry.name: getattr(self, ELSEWHERE.get(entry.name, entry.name)) for entry in fields(kind)}
+        return kind(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def process(self) -> POMDP:
+        """What is played, on the CPU."""
+        return self.task.process("cpu", getattr(torch, self.dtype))
 
     @classmethod
     def versions(cls) -> Mapping[str, Version]:
@@ -114,13 +144,13 @@ class AgentConfig(Config):
 
     @property
     def input_size(self) -> int:
-        """The size of the previous action, the observation and, if asked for, the previous reward together."""
-        return TMaze.actions + TMaze.observation_size + self.reward_input
+        """The size of what is read together: the observation, and the previous action and reward where asked for."""
+        return input_size(self.process, **self.settings.inputs)
 
     @property
     def output_size(self) -> int:
-        """The number of actions: the network has a value for each."""
-        return TMaze.actions
+        """A value of each action, or its logit, and the value of the state where the algorithm has one."""
+        return self.process.actions + ALGORITHMS[self.algorithm].more_outputs
 
     @property
     def duration(self) -> int:

@@ -87,6 +87,11 @@ class Settings:
         """What is read beside the observation, as :func:`input_size` and players take it."""
         return {"action_input": True, "reward_input": self.reward_input}
 
+    @property
+    def histories(self) -> dict[str, int]:
+        """How many histories there are to choose a batch from, by the names of the batches in runs."""
+        return {"vaa_batch_size": self.capacity, "warmup_batch_size": self.capacity}
+
 
 class Episode(NamedTuple):
     """The outcome of an episode of training for each of R agents; the tensors are on the agents' device."""
@@ -229,6 +234,10 @@ class DRQN:
     def histories(self, index: int) -> list[Tensor]:
         """The histories in the buffer of one agent, each ``(time, features)``."""
         return self.replay.histories(index)
+
+    def looks_on(self) -> list[int] | None:
+        """At how many looks since the last time the term that keeps attractors was on; ``None`` without such a term."""
+        return self.keeping.looks_on()
 
     def members(self) -> list[RNN]:
         """The recurrent part of each agent's greedy policy as it is now, copied."""

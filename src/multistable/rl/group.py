@@ -1,5 +1,6 @@
 """How agents of one architecture play and learn together."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,9 +8,8 @@ import torch
 from torch import Tensor
 
 from multistable.dynamics.warmup import WarmupStep
-from multistable.rl.config import AgentConfig
-from multistable.rl.drqn import DRQN
-from multistable.rl.evaluation import Evaluation, Evaluator
+from multistable.rl.config import ALGORITHMS, AgentConfig
+from multistable.rl.evaluation import Agents, Evaluation, Evaluator
 from multistable.training.course import courses
 from multistable.training.group import Columns, Group, OnStep, OnWarmupStep, first_and_last
 from multistable.training.model import Model
@@ -22,7 +22,7 @@ class AgentGroup(Group[AgentConfig]):
     def __init__(self, configs: Sequence[AgentConfig], device: torch.device) -> None:
         super().__init__(configs, device)
         process = self.shared.task.process(device, getattr(torch, self.shared.dtype))
-        self.agents = DRQN(
+        self.agents: Agents = ALGORITHMS[self.shared.algorithm].agents(
             process,
             [Model.of(config).rnn.to(device) for config in configs],
             seeds=[config.seed for config in configs],
@@ -41,7 +41,7 @@ class AgentGroup(Group[AgentConfig]):
         return self.agents.episode
 
     def initialise(self, on_step: OnWarmupStep) -> list[dict[str, Any] | None]:
-        """Fill the replay buffers before the warmup: its sequences are the histories in them."""
+        """Fill the replay buffers, or play the episodes, whose histories the warmup reads."""
         self.agents.fill()
         told = [self.warm_up([i], on_step)[0] if run.kind.warmed else None for i, run in enumerate(self.configs)]
         self.agents.prepared = True
@@ -58,8 +58,11 @@ class AgentGroup(Group[AgentConfig]):
             number, *values = step
             on_step([config], WarmupStep(number, *(value.unsqueeze(-1) for value in values)))
 
-        options = self.warmup_options
-        return courses(self.agents.warm_up_agent(index, **options, target=config.target, on_step=told))
+        began, options = time.perf_counter(), self.warmup_options
+        history = self.agents.warm_up_agent(index, **options, target=config.target, on_step=told)
+        return [
+            course | {"seconds": round(time.perf_counter() - began, 3), "together": 1} for course in courses(history)
+        ]
 
     def restore(self, checkpoints: Sequence[Checkpoint]) -> None:
         _, notes = self.agents.state()
@@ -72,9 +75,9 @@ class AgentGroup(Group[AgentConfig]):
         until = min((self.done // every + 1) * every, self.shared.episodes)
         self._losses = []
         with self.shared.computing():
-            for episode in self.agents.train(until):
-                self._losses.append(episode.loss)
-                on_step(episode.number, 1)
+            for learnt in self.agents.train(until):
+                self._losses.append(learnt.loss)
+                on_step(self.done, 1)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the greedy policies, and VAA if it is due."""
@@ -92,7 +95,7 @@ class AgentGroup(Group[AgentConfig]):
             "loss": torch.stack(self._losses).mean(dim=0).tolist() if self._losses else None,
             "optimal": found.optimal,
             "vaa": found.vaa,
-            "kept": self.agents.keeping.looks_on(),
+            "kept": self.agents.looks_on(),
             "passed_over": found.passed_over,
         }
 

@@ -6,15 +6,13 @@ import torch
 from torch import Tensor
 
 from multistable.arguments import positive_integer, positive_number
+from multistable.rl.numbers import MODULUS, following, seeded
 from multistable.rl.pomdp import POMDP, Outcome
 from multistable.rl.tmaze import OBSERVATIONS
 
 TURNS = ("up", "down")
 NOISY_STARTS = 20
 """Where there is noise, policies are judged by so many episodes."""
-
-# Noise is drawn by the generator of Park and Miller (1988): s <- 48271 s mod (2^31 - 1).
-_MULTIPLIER, _MODULUS = 48271, 2**31 - 1
 
 
 class PassiveTMaze(POMDP):
@@ -64,7 +62,7 @@ class PassiveTMaze(POMDP):
     def reset(self, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Initial states, with the cue up for draws below one half and down for the others, and their observations."""
         draws = draws.to(self.device, torch.float64)
-        chance = (draws * (_MODULUS - 1)).long() + 1 if self.noise else torch.zeros_like(draws).long()
+        chance = seeded(draws) if self.noise else torch.zeros_like(draws).long()
         state = self._state(torch.zeros_like(chance), (draws >= 0.5).long(), chance)
         return state, self._observation(state)
 
@@ -74,7 +72,7 @@ class PassiveTMaze(POMDP):
         time, cue, chance = self._parts(state)
         reward = ((time == self.length) & (action == cue)).to(self.dtype)
         time = (time + 1).clamp(max=self.length + 1)
-        after, ended = self._state(time, cue, chance * _MULTIPLIER % _MODULUS), time > self.length
+        after, ended = self._state(time, cue, following(chance)), time > self.length
         return Outcome(after, self._observation(after), reward, ended, ended)
 
     def observe(self, state: Tensor) -> Tensor:
@@ -91,7 +89,7 @@ class PassiveTMaze(POMDP):
         seen = self._one_hot[self.observe(state)]
         if not self.noise:
             return seen
-        uniform = self._parts(state)[2].double() / _MODULUS
+        uniform = self._parts(state)[2].double() / MODULUS
         normal = math.sqrt(2) * torch.erfinv(2 * uniform - 1)
         return torch.cat([seen, (self.noise * normal).to(self.dtype).unsqueeze(-1)], dim=-1)
 

@@ -10,7 +10,7 @@ normalised over all steps of an update, and the readout of the policy begins nea
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,20 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from multistable.arguments import count, positive_integer, share, truth_value
+from multistable.dynamics.prepare import Preparation, prepare
 from multistable.dynamics.warmup import WarmupHistory, warmup
 from multistable.networks import RNN, Ensemble
+from multistable.rl.actor_critic import ActorCritic, Sampler
 from multistable.rl.checks import check_agents, flags_of, seeds_of
-from multistable.rl.play import Chance, Player
 from multistable.rl.pomdp import POMDP, input_size
 from multistable.setting import check_settings, documented, optional, positive_number, setting, unchanged
 from multistable.training.adam import Adam
 from multistable.training.model import Readout
 from multistable.training.seeds import generator
 
-# The initial weights of the policy's readout are so many times PyTorch's.
-POLICY_SCALE = 0.01
-# A warmup reads so many episodes of each agent.
-WARMUP_EPISODES = 256
+# A warmup reads so many episodes of each agent, and a measure so many: those of as many rounds as that takes.
+WARMUP_EPISODES, MEASURED_EPISODES = 256, 64
 
 
 @documented
@@ -57,6 +56,16 @@ class PPOSettings:
     def inputs(self) -> dict[str, bool]:
         """What is read beside the observation, as :func:`input_size` and players take it."""
         return {"action_input": self.action_input, "reward_input": self.reward_input}
+
+    def rounds(self, least: int) -> int:
+        """How often ``copies`` episodes are played to have at least so many."""
+        return -(-least // self.copies)
+
+    @property
+    def histories(self) -> dict[str, int]:
+        """How many histories there are to choose a batch from, by the names of the batches in runs."""
+        least = {"vaa_batch_size": MEASURED_EPISODES, "warmup_batch_size": WARMUP_EPISODES}
+        return {name: self.rounds(episodes) * self.copies for name, episodes in least.items()}
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -95,62 +104,6 @@ class Batch(NamedTuple):
     """Whether the episode was under way."""
 
 
-class ActorCritic(nn.Module):
-    """Policies and values of R agents: linear readouts of the last layer's output.
-
-    Args:
-        rnn: an ``ms.Ensemble`` of R networks, or the network of a single agent: any module that is called as
-            ``(input, state) -> (output, state)``.
-        readouts: of each agent, with an output for each action and one for the value.
-    """
-
-    def __init__(self, rnn: nn.Module, readouts: Sequence[Readout]) -> None:
-        super().__init__()
-        self.rnn = rnn
-        self.readout = Readout.stacked(readouts).to(next(rnn.parameters()).device)
-        with torch.no_grad():
-            self.readout.weight[..., :-1] *= POLICY_SCALE
-            self.readout.bias[..., :-1] *= POLICY_SCALE
-
-    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Logits ``(R, n, actions)`` after one more input ``x (R, n, features)``, and the new state."""
-        output, state = self._advance(x.unsqueeze(0), state)
-        return self.readout(output[0])[..., :-1], state
-
-    def sequences(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of probabilities ``(time, R, n, actions)`` and values ``(time, R, n)``."""
-        read = self.readout(self._advance(inputs, None)[0])
-        return read[..., :-1].log_softmax(dim=-1), read[..., -1]
-
-    def _advance(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The output ``(time, R, n, hidden)``, and the state at the end."""
-        if isinstance(self.rnn, Ensemble):
-            return self.rnn(inputs, state)
-        x = inputs.squeeze(1)
-        if getattr(self.rnn, "batch_first", False):
-            output, state = self.rnn(x.transpose(0, 1), state)
-            return output.transpose(0, 1).unsqueeze(1), state
-        output, state = self.rnn(x, state)
-        return output.unsqueeze(1), state
-
-
-class Sampler(Player):
-    """Plays with actions drawn from the policy."""
-
-    def __init__(self, network: ActorCritic, agents: int, pomdp: POMDP, copies: int, **inputs: bool) -> None:
-        self._draws = torch.zeros(pomdp.horizon, agents, copies, device=pomdp.device, dtype=pomdp.dtype)
-        super().__init__(network, agents, pomdp, copies, **inputs)
-
-    def sample(self, starts: Tensor, draws: Tensor) -> None:
-        """Play; ``starts (R, n)`` decide the initial states, and ``draws (H, R, n)`` from U(0, 1) the actions."""
-        self._draws.copy_(draws)
-        self.play(Chance(starts, self._explores, self._exploration))  # which keep what they are: no exploration
-
-    def _choose(self, t: Tensor, values: Tensor) -> Tensor:
-        below = values.softmax(dim=-1).cumsum(dim=-1)[..., :-1]
-        return (self._draws[t][0].unsqueeze(-1) >= below).sum(dim=-1)
-
-
 class PPO:
     """R agents that play and learn together, each exactly as if alone.
 
@@ -187,6 +140,7 @@ class PPO:
         self.prepared = False
         self.warmups: list[WarmupHistory | None] = [None] * agents
         self._histories: tuple[int, list[list[Tensor]]] | None = None
+        self._read: list[list[Tensor]] = []
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -218,23 +172,49 @@ class PPO:
         Args:
             options: those of :func:`multistable.warmup`.
         """
+        if any(self.warm):
+            self.fill()
+        for index, warm in enumerate(self.warm):
+            if warm:
+                self.warm_up_agent(index, **options)
+        self._read.clear()
+
+    def fill(self) -> None:
+        """Play the episodes that warmups read, with the policies of the moment."""
+        self._read = self._histories_of(WARMUP_EPISODES, "warmup episodes")
+
+    def warm_up_agent(self, index: int, **options: Any) -> WarmupHistory:
+        """Warm up the network of one agent on the episodes that :meth:`fill` has played.
+
+        Args:
+            index: of the agent.
+            options: those of :func:`multistable.warmup`.
+        """
+        self.warmups[index] = history = self._changed(index, warmup, options)
+        return history
+
+    def prepare_agent(self, index: int, **options: Any) -> Preparation:
+        """Prepare the network of one agent on these episodes; options are those of ``ms.prepare``."""
+        return self._changed(index, prepare, options)
+
+    def _changed(self, index: int, change: Callable[..., Any], options: dict[str, Any]) -> Any:
+        if not self._read:
+            self.fill()
+        rnn: Any = self.network.rnn
+        (member,) = rnn.select([index]).unstack() if self._stacked else (rnn,)
+        result = change(member, self._read[index], generator=generator(self.seeds[index], "warmup"), **options)
+        if self._stacked:
+            rnn.replace([index], Ensemble([member]))
         self._histories = None  # they were those of other weights
-        rounds = range(-(-WARMUP_EPISODES // self.settings.copies) if any(self.warm) else 0)
-        played = [self._histories_of("warmup episodes", number) for number in rounds]
-        for index in range(len(self)):
-            if self.warm[index]:
-                sequences = [history for histories in played for history in histories[index]]
-                rnn: Any = self.network.rnn
-                (member,) = rnn.select([index]).unstack() if self._stacked else (rnn,)
-                draws = generator(self.seeds[index], "warmup")
-                self.warmups[index] = warmup(member, sequences, generator=draws, **options)
-                if self._stacked:
-                    rnn.replace([index], Ensemble([member]))
+        return result
+
+    def looks_on(self) -> None:
+        """``None``: there is no term that keeps attractors."""
 
     def histories(self, index: int) -> list[Tensor]:
-        """The inputs of ``copies`` episodes of an agent with its present policy, each ``(time, features)``."""
+        """The inputs of new episodes of an agent with its present policy, each ``(time, features)``."""
         if self._histories is None or self._histories[0] != self.episode:
-            self._histories = self.episode, self._histories_of("histories", self.episode)
+            self._histories = self.episode, self._histories_of(MEASURED_EPISODES, "histories", self.episode)
         return self._histories[1][index]
 
     def members(self) -> list[nn.Module]:
@@ -251,6 +231,7 @@ class PPO:
 
     def update(self) -> Update:
         """Play and learn: one update of each agent."""
+        self._read.clear()
         self.play("episodes", self.episode)
         batch, passes = self.batch(), range(self.settings.passes)
         told = [self.descend(self.losses(part)) for number in passes for part in self._parts(batch, number)]
@@ -321,14 +302,15 @@ class PPO:
     def _stacked(self) -> bool:
         return isinstance(self.network.rnn, Ensemble)
 
-    def _histories_of(self, *purpose: str | int) -> list[list[Tensor]]:
-        """The inputs of the episodes of each agent, played for this purpose."""
-        self.play(*purpose)
-        lengths, inputs = self.player.lengths.tolist(), self.player.inputs
-        return [
-            [inputs[:length, index, episode].clone() for episode, length in enumerate(own)]
-            for index, own in enumerate(lengths)
-        ]
+    def _histories_of(self, least: int, *purpose: str | int) -> list[list[Tensor]]:
+        """The inputs of at least so many episodes of each agent, played for this purpose."""
+        played: list[list[Tensor]] = [[] for _ in self.seeds]
+        for number in range(self.settings.rounds(least)):
+            self.play(*purpose, number)
+            lengths, inputs = self.player.lengths.tolist(), self.player.inputs
+            for index, own in enumerate(lengths):
+                played[index] += [inputs[:length, index, episode].clone() for episode, length in enumerate(own)]
+        return played
 
     def _parts(self, batch: Batch, number: int) -> Iterator[Batch]:
         """The minibatches of a pass, each with its own episodes of each agent."""

@@ -14,7 +14,7 @@ from multistable.experiments.catalogue import experiments
 from multistable.experiments.paper.contents import names
 from multistable.registry import Registry
 from multistable.rl import AgentConfig
-from multistable.rl.config import PROCESSES
+from multistable.rl.agent_tasks import PROCESSES
 from multistable.setting import Setting, declared, default_of
 from multistable.tasks import TASKS
 from multistable.training import VERSIONS, RunConfig

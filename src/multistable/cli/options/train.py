@@ -18,7 +18,8 @@ from multistable.cli.declared import (
 from multistable.cli.errors import reporting
 from multistable.cli.shared_options import KEPT, NOTHING_BEGUN, Debug, Device, DryRun, Minutes, Out, Set, Together
 from multistable.registry import REFERENCE
-from multistable.rl.config import PROCESSES, AgentConfig
+from multistable.rl.agent_tasks import PROCESSES
+from multistable.rl.config import AgentConfig
 from multistable.tasks import TASKS
 from multistable.training import VERSIONS, RunConfig
 

@@ -33,8 +33,8 @@ WITHOUT_MEMORY = (TMaze.treasure + TMaze.penalty) / 2
 
 
 def in_mazes(results: Sequence[Result]) -> list[Result]:
-    """The agents in T-Mazes."""
-    return [r for r in results if isinstance(r.config.task, Maze)]
+    """The agents in T-Mazes that learn as the paper's do."""
+    return [r for r in results if isinstance(r.config.task, Maze) and r.config.algorithm == "drqn"]
 
 
 @dataclass(frozen=True)
