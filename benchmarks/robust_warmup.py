@@ -93,7 +93,7 @@ def hold(options: argparse.Namespace) -> None:
     rows = [(cell, hidden, how) for hidden in options.hidden for cell, how in kinds]
     rows += [(cell, options.hidden[0], how) for how in ("default", "robuster") for cell in ("gru", "lstm")]
     rows += [(cell, options.hidden[0], "robust") for cell in ("mgu", "nbrc")]
-    for cell, hidden, how in rows:
+    for cell, hidden, how in (row for row in rows if row[0] in options.cells):
         nets = made(cell, hidden, how, options.seeds, sequences)
         noise = MORE_NOISE if how == "robuster" else NOISE
         size: dict[str, Any] = {"batches": 2, "noise": noise, "stabilisation": 1000, "batch_size": STATES}
@@ -187,6 +187,7 @@ def main() -> None:
         nargs="+",
         help="units: 32, 16, 64 and 128 for hold, where other rows have the first, 32 for learn",
     )
+    parser.add_argument("--cells", nargs="+", default=["gru", "lstm", "brc", "nbrc", "mgu"], help="rows of hold")
     parser.add_argument("--seeds", type=int, help="networks of a row: 2 for hold, 5 for learn")
     parser.add_argument("--steps", type=int, default=1000, help="of training")
     parser.add_argument("--T", type=int, default=100)

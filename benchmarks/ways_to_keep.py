@@ -1,8 +1,10 @@
 """Ways to keep the attractors of a warmup while an LSTM of 128 units learns copy first input.
 
 The same networks, warmed up once, are trained on the same batches (Adam, 1e-3, 32 sequences) in each way: as they are,
-with a learning rate that rises over the first steps, and with ms.Keep. All of a way are one ensemble. What is done is
-written to a file, and not done again. Without a memory the loss is 1.
+with a learning rate that rises over the first steps, with ms.Keep, and with other settings of it: looks at 300 steps
+(``long``), at every sixth call (``rare``), and a gradient that goes on between looks (``held``). All of a way are one
+ensemble. What is done is written to a file, and not done again. Without a memory the loss is 1. The weights at each
+look are stored beside it, in one file for each way, for benchmarks/why_lost.py.
 
 Run: python benchmarks/ways_to_keep.py --output kept.json [--algorithm paper] [--T 300] [--seeds 12] [--ways plain keep]
 """
@@ -11,30 +13,58 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 import multistable as ms
 from multistable.tasks import CopyFirstInput
 from multistable.training.model import Readout
 
 HIDDEN, SEQUENCES, BATCH, RATE, LAST = 128, 4000, 32, 1e-3, 50
-LOOKS = (0, 50, 100, 150, 200, 300, 400)
-"""The steps after which VAA and the largest Lyapunov exponent are measured."""
-MEASURE: dict[str, Any] = {"batches": 2, "batch_size": 16, "stabilisation": 2000}
+LOOKS = (0, 50, 75, 100, 150, 200, 300, 400)
+"""The steps after which VAA and the largest Lyapunov exponent are measured, and weights are stored."""
+MEASURE: dict[str, Any] = {"batches": 2, "batch_size": 16}
 EXPONENT: dict[str, Any] = {"batches": 2, "batch_size": 8, "stabilisation": 500, "steps": 200}
 
 
+class Held(ms.Keep):
+    """The term, but in the calls between two looks its gradient is that of the look before, in place of none."""
+
+    held: Sequence[tuple[Tensor, Tensor]] = ()
+
+    def __call__(self) -> Tensor:
+        term = super().__call__()
+        if self.calls % self.every:
+            return term + sum((p * gradient).sum() for p, gradient in self.held)
+        parameters = list(self._rnn.parameters())
+        on = term.requires_grad
+        found = torch.autograd.grad(term, parameters, materialize_grads=True, retain_graph=True) if on else ()
+        self.held = list(zip(parameters, found, strict=False))
+        return term
+
+
 class Way(NamedTuple):
-    """How networks are trained: over how many steps the learning rate rises, and whether with ms.Keep."""
+    """How networks are trained: over how many steps the learning rate rises, and with which settings of ms.Keep."""
 
     ramp: int = 0
-    keep: bool = False
+    keep: dict[str, Any] | None = None
+    kind: type[ms.Keep] = ms.Keep
 
 
-WAYS = {"plain": Way(), "ramp": Way(ramp=200), "keep": Way(keep=True)}
+LONG = {"stabilisation": 300}
+WAYS = {
+    "plain": Way(),
+    "ramp": Way(ramp=50),
+    "keep": Way(keep={}),
+    "long": Way(keep=LONG),
+    "long-rare": Way(keep=LONG | {"every": 6}),
+    "held": Way(keep={}, kind=Held),
+    "held-long-rare": Way(keep=LONG | {"every": 6}, kind=Held),
+}
 
 
 def generator(seed: int) -> torch.Generator:
@@ -42,7 +72,7 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def warmed_up(asked: argparse.Namespace, inputs: torch.Tensor) -> tuple[ms.Ensemble, Any]:
+def warmed_up(asked: argparse.Namespace, inputs: Tensor) -> tuple[ms.Ensemble, Any]:
     """The networks after their warmup, and its outcome; from a file if they are there."""
     members = [ms.RNN("lstm", 1, HIDDEN, generator=generator(seed), recurrent_bias=True) for seed in range(asked.seeds)]
     networks, path = ms.Ensemble(members), asked.output.with_suffix(".pt")
@@ -56,24 +86,27 @@ def warmed_up(asked: argparse.Namespace, inputs: torch.Tensor) -> tuple[ms.Ensem
     return networks, history.outcome
 
 
-def trained(asked: argparse.Namespace, way: Way) -> dict[str, Any]:
-    """Train in one way: what is found at each look, the last loss of each network, and the looks of the term."""
+def trained(asked: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Train in one way: what is found at each look, the loss of each network and step, and the looks of the term."""
+    way, seeds = WAYS[name], asked.networks or range(asked.seeds)
     data = CopyFirstInput(asked.T).training(SEQUENCES, generator=generator(1))
     networks, outcome = warmed_up(asked, data.inputs)
-    readout = Readout.stacked([Readout(HIDDEN, 1, generator=generator(200 + seed)) for seed in range(asked.seeds)])
+    networks = networks.select(list(seeds))
+    readout = Readout.stacked([Readout(HIDDEN, 1, generator=generator(200 + seed)) for seed in seeds])
     parameters = [*networks.parameters(), *readout.parameters()]
     adam, order = torch.optim.Adam(parameters, lr=RATE), generator(7)
-    draws = [generator(300 + seed) for seed in range(asked.seeds)]
-    options: dict[str, Any] = {} if asked.weight is None else {"weight": asked.weight}
-    keep = ms.Keep(networks, data.inputs, generator=draws, **options) if way.keep else None
-    found: dict[str, Any] = {"warmup": outcome, "step": [], "vaa": [], "exponent": []}
-    losses, seconds, keeping = [], 0.0, 0.0
+    draws = [generator(300 + seed) for seed in seeds]
+    weight = {} if asked.weight is None else {"weight": asked.weight}
+    keep = None if way.keep is None else way.kind(networks, data.inputs, generator=draws, **way.keep, **weight)
+    found: dict[str, Any] = {"warmup": outcome, "network": list(seeds), "step": [], "vaa": [], "exponent": []}
+    losses, gradients, weights, seconds, keeping = [], [], [], 0.0, 0.0
     for step in range(asked.steps + 1):
         if step in LOOKS or step == asked.steps:
             exponents = ms.lyapunov(networks, data.inputs, generator=generator(5), **EXPONENT)
             found["step"].append(step)
             found["vaa"].append(ms.measure(networks, data.inputs, generator=generator(9), **MEASURE).vaa)
             found["exponent"].append(exponents.exponent)
+            weights.append({at: value.clone() for at, value in networks.state_dict().items()})
             print(step, *(f"{value:.2f}" for value in found["vaa"][-1]), flush=True)
         if step == asked.steps:
             break
@@ -86,9 +119,12 @@ def trained(asked: argparse.Namespace, way: Way) -> dict[str, Any]:
         keeping += time.process_time() - in_keep
         adam.zero_grad()
         (loss.sum() + term).backward()
+        gradients.append([p.grad.flatten(1).norm(dim=1).tolist() for p in parameters if p.grad is not None])
         adam.step()
         seconds += time.process_time() - began
         losses.append(loss.detach())
+    torch.save(weights, asked.output.with_suffix(f".{name}.pt"))
+    found["losses"], found["gradients"] = torch.stack(losses).tolist(), gradients
     found["loss"] = torch.stack(losses[-LAST:]).mean(dim=0).tolist()
     found["seconds"], found["seconds_of_keep"] = round(seconds), round(keeping)
     if keep is not None:
@@ -100,11 +136,11 @@ def table(ways: dict[str, Any]) -> str:
     """A line for each network and way."""
     lines = []
     for name, found in ways.items():
-        looks = "".join(f"{step:>7}" for step in found["step"])
+        looks = "".join(f"{step:>8}" for step in found["step"])
         lines.append(f"{name:6}{'seed':>5}  VAA after{looks}   exponent after{looks}{'loss':>8}")
-        for seed, loss in enumerate(found["loss"]):
+        for place, (seed, loss) in enumerate(zip(found["network"], found["loss"], strict=True)):
             vaa, exponent = (
-                "".join(f"{row[seed]:7.{n}f}" for row in found[q]) for q, n in (("vaa", 2), ("exponent", 4))
+                "".join(f"{row[place]:8.{n}f}" for row in found[q]) for q, n in (("vaa", 2), ("exponent", 4))
             )
             lines.append(f"{'':6}{seed:5}  {'':9}{vaa}   {'':14}{exponent}{loss:8.3f}")
         lost = [min(column) < 0.5 for column in zip(*found["vaa"], strict=True) if column[0] >= 0.5]
@@ -126,14 +162,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--weight", type=float, help="of ms.Keep")
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--networks", type=int, nargs="+", help="those that are trained, all if not given")
+    parser.add_argument("--ways", nargs="+", default=["plain", "ramp", "keep"], choices=list(WAYS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", ms.WarmupWarning)
     ways = json.loads(asked.output.read_text()) if asked.output.exists() else {}
     for name in asked.ways:
         if name not in ways:
-            ways[name] = trained(asked, WAYS[name])
+            ways[name] = trained(asked, name)
             asked.output.write_text(json.dumps(ways))
     print(table(ways))
 
