@@ -250,3 +250,5 @@ def test_a_result_prints_in_a_line():
         "4 stable, 4 saddles, 1 repellor",
         "FixedPoints(4 stable, 4 saddles, 1 repellor)",
     )
+    after_the_fold = ms.fixed_points(units(FOLD + 1e-3), "zero", somewhere(200, 1))
+    assert str(after_the_fold) == "1 stable, 1 slow point"

@@ -65,8 +65,8 @@ class FixedPoints:
     def __str__(self) -> str:
         counts = [(self.kinds.count(kind), kind) for kind in ("stable", "saddle", "repellor")]
         told = [f"{n} {kind}" if kind == "stable" else counted(n, kind) for n, kind in counts if n]
-        told += [f"{len(self.slow_points)} slow"] if len(self.slow_points) else []
-        return ", ".join(told) or "no fixed points"
+        slow = [counted(len(self.slow_points), "slow point")] if len(self.slow_points) else []
+        return ", ".join((told or ["no fixed points"]) + slow)
 
     def __len__(self) -> int:
         return len(self.points)
