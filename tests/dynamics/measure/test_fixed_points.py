@@ -263,3 +263,13 @@ def test_a_result_prints_in_a_line():
         "4 stable, 4 saddles, 1 repellor",
         "FixedPoints(4 stable, 4 saddles, 1 repellor)",
     )
+    after_the_fold = ms.fixed_points(units(FOLD + 1e-3), "zero", somewhere(200, 1))
+    assert str(after_the_fold) == "1 stable, 1 slow point"
+
+
+def test_attractors_are_found_where_the_nearest_point_to_all_states_is_a_saddle():
+    near_zero = 1e-3 * somewhere(20, 1)
+    found = ms.fixed_points(units(0.0), "zero", near_zero, rounds=0)
+    torch.testing.assert_close(found.points.squeeze(-1).sort().values.tolist(), roots(0.0), rtol=0, atol=1e-9)
+    assert found.kinds == ["stable", "stable", "repellor"]
+    assert set(found.labels.tolist()) == {2}

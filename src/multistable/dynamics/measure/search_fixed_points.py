@@ -25,6 +25,8 @@ FLAT = 0.02
 """A point that is none of rest is a minimum of the speed if its slope is less. Beside a fixed point it is about 1."""
 LATER = 500
 """Where the search from a state fails, it begins anew from where the network leads that state in so many steps."""
+FOLLOWED = 64
+"""So many states are followed there in any case: a search goes to the nearest point, also where states go elsewhere."""
 AROUND = 1000
 """Of minima within so many times the tolerance the slowest counts: a search ends near a minimum, not at it."""
 MOST_PAIRS = 1024
@@ -65,8 +67,8 @@ class FixedPoints:
     def __str__(self) -> str:
         counts = [(self.kinds.count(kind), kind) for kind in ("stable", "saddle", "repellor")]
         told = [f"{n} {kind}" if kind == "stable" else counted(n, kind) for n, kind in counts if n]
-        told += [f"{len(self.slow_points)} slow"] if len(self.slow_points) else []
-        return ", ".join(told) or "no fixed points"
+        slow = [counted(len(self.slow_points), "slow point")] if len(self.slow_points) else []
+        return ", ".join((told or ["no fixed points"]) + slow)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -136,7 +138,8 @@ def fixed_points(
     """Find the fixed points of a network under a constant input, saddles and repellors included.
 
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
-    in float64, to where it is zero or has a minimum; if that fails, from where the network leads the state, too. Then
+    in float64, to where it is zero or has a minimum; from some, and where that fails, also from where the network leads
+    the state. Then
     from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
     leads to new ones. There may be others: no search from some states can promise all.
 
@@ -209,6 +212,7 @@ def _of_one(
         x, one = _on_device(step, step.checked(states), u)
         found, slow_ends, visited = _from_states(step, x, one, iterations)
         ends, labels = _known(found, eps)
+        ends = _joined(ends, slow_ends[-1], eps)
         eigenvalues = _eigenvalues(step, ends, one)
         in_vain = 0
         for number in range(rounds):
@@ -246,15 +250,21 @@ def _from_states(step: Step, x: Tensor, u: Tensor, iterations: int) -> tuple[Res
     Where the search fails, or ends far away, it begins anew from where the network leads the state.
     """
     first = _near(come_to_rest(step, x, u, iterations), x)
-    failed = (~first.fixed).nonzero().squeeze(-1)
-    if not len(failed):
-        return first, [first], x
-    later = step.after(x[failed], u, LATER)
+    followed = ~first.fixed
+    followed[:: -(-len(x) // FOLLOWED)] = True
+    later = step.after(x[followed], u, LATER)
     visited = torch.cat([x, later[later.isfinite().all(dim=-1)]])
     again = _near(come_to_rest(step, later, u, iterations), visited)
-    better = again.fixed
-    both = [value.index_copy(0, failed[better], new[better]) for value, new in zip(first, again, strict=True)]
+    places = followed.nonzero().squeeze(-1)
+    better = again.fixed & ~first.fixed[followed]
+    both = [value.index_copy(0, places[better], new[better]) for value, new in zip(first, again, strict=True)]
     return Resting(*both), [first, again], visited
+
+
+def _joined(ends: Tensor, found: Resting, eps: float) -> Tensor:
+    """The points that are known, each at its place, and the new ones among those that were found."""
+    together = torch.cat([ends, found.points[found.fixed]])
+    return together[torch.unique(merged(together, eps))]
 
 
 def _near(found: Resting, visited: Tensor) -> Resting:
