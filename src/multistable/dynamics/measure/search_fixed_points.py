@@ -139,9 +139,8 @@ def fixed_points(
 
     From each of the states the speed |f(x, u) - x| is followed downhill (Levenberg and Marquardt), all of them at once
     in float64, to where it is zero or has a minimum; from some, and where that fails, also from where the network leads
-    the state. Then
-    from half-way between the points that were found, where saddles are, and from as far beyond them, as long as that
-    leads to new ones. There may be others: no search from some states can promise all.
+    the state. Then from half-way between the points that were found, where saddles are, and from as far beyond them, as
+    long as that leads to new ones. There may be others: no search from some states can promise all.
 
     Only what lies near the states counts: of each unit no further beyond their range than one and their largest number.
     Farther off gates may close, and every state would be at rest.
