@@ -258,3 +258,17 @@ def test_a_users_own_cell_in_an_ensemble_of_double_layers(cell):
 
 def test_the_options_of_a_users_own_cell():
     assert make(LeakyCell, 2, leak=0.9).layers[1].cell.leak == 0.9
+
+
+@pytest.mark.parametrize("cell", list(ms.CELLS))
+def test_parametrised_weights_are_those_that_they_stand_for(cell):
+    """A network as it was before ``weight_norm``: the same outputs, and gradients for length and direction."""
+    rnn, plain = (make(cell, num_layers=1).double() for _ in range(2))
+    plain.load_state_dict(rnn.state_dict())
+    for layer in rnn.layers:
+        nn.utils.parametrizations.weight_norm(layer.cell, "recurrent_weight")
+    x = normal(TIME, N, INPUT)
+    outputs = rnn(x)[0]
+    assert_close(outputs, plain(x)[0])
+    outputs.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in rnn.parameters())

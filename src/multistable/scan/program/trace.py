@@ -1,6 +1,5 @@
 """From a Python step to nodes: what PyTorch records of it, operation by operation."""
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ class RefusedError(Exception):
 
 def apart(module: Any) -> Any:
     """A module with the same weights and options that shares no dictionary with it, nor do the modules inside."""
-    twin = copy.copy(module)
+    twin = object.__new__(type(module))  # copy.copy asks __getstate__, which parametrised modules refuse
     twin.__dict__ = dict(vars(module))
     twin._parameters, twin._buffers = dict(module._parameters), dict(module._buffers)
     twin._modules = {name: None if inside is None else apart(inside) for name, inside in module._modules.items()}
