@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -246,8 +247,28 @@ def by_classic(results: Sequence[Result]) -> Rows:
     return [*header, "warmed up: better / not told apart / worse", "double: better / not told apart / worse"], rows
 
 
+def returns_by_classic(results: Sequence[Result]) -> Rows:
+    """In how many tasks and cells agents of another version have better or worse returns than the classic ones.
+
+    Means differ where they are more than two standard errors apart.
+    """
+    told: dict[str, Callable[[Result], float]] = {
+        "at the end": lambda run: run.results["final_return"],
+        "mean over training": lambda run: fmean(run.curve("return")[1]),
+    }
+    groups = grouped(results, lambda config: (config.task, config.cell)).values()
+    rows = []
+    for name, of in told.items():
+        spreads = [{v: Spread.of(map(of, some)) for v, some in grouped(runs, by_version).items()} for runs in groups]
+        whole = [each for each in spreads if set(each) == set(THREE_VERSIONS)]
+        counts = [_compared([(each[v], each["classic"]) for each in whole]) for v in THREE_VERSIONS[1:]]
+        rows.append([name, str(len(whole)), *counts])
+    header = ["return", "tasks and cells", "warmed up: better / not told apart / worse"]
+    return [*header, "double: better / not told apart / worse"], rows
+
+
 def _compared(pairs: Sequence[tuple[Spread, Spread]]) -> str:
-    """How many of the second are better than the first, cannot be told apart from it, and are worse."""
+    """How many of the second are lower than the first, cannot be told apart from it, and are higher."""
     apart = [(first.mean - second.mean) / max(2 * np.hypot(first.error, second.error), 0.01) for first, second in pairs]
     better, worse = sum(gain > 1 for gain in apart), sum(gain < -1 for gain in apart)
     return f"{better} / {len(apart) - better - worse} / {worse}"
@@ -292,6 +313,7 @@ PAGES = {
     "prepare_small": small("prepare-copy", "prepare-relu", "prepare-denoising"),
     "mixed_small": small("mixed-copy", "mixed-denoising"),
     "when": replace(small("when"), courses=False, tables=(by_classic,)),
+    "agents_elsewhere": replace(small("agents"), courses=False, tables=(returns_by_classic,)),
     # The others have one curve or bar for all tasks.
     "auxiliary_small": small(*AUXILIARY, without=("pretraining", "training", "cost")),
 }

@@ -12,7 +12,7 @@ from commands import call
 from interruption import interrupted
 from multistable.cli.progress import Bars, Pace
 from multistable.training import RunFolder, train
-from small_agents import small_agent
+from small_agents import small_agent, small_ppo
 from small_runs import StopAt, StopError
 
 # As small_agent.
@@ -49,6 +49,27 @@ def test_agents_are_trained_with_the_limit_that_was_asked_for(tmp_path):
     (direct,) = train(small_agent(max_norm=1.0), tmp_path / "direct")
     weights = RunFolder.of(small_agent(max_norm=1.0), tmp_path).weights()
     assert all(torch.equal(weights[name], weight) for name, weight in direct.weights().items())
+
+
+def test_agents_are_trained_by_the_algorithm_that_was_asked_for(tmp_path):
+    """What belongs to DRQN alone is taken and has no influence."""
+    line = COMMAND.replace("tmaze --L 2", "passive-tmaze --L 3").replace("--episodes 5", "--episodes 6")
+    more = "--version classic --algorithm ppo --copies 2 --set passes=2 --set minibatches=2"
+    result = call(f"{line} {more}", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == [small_ppo().name]
+    (direct,) = train(small_ppo(), tmp_path / "direct")
+    rows = [
+        [row | {"seconds": 0} for row in folder.metrics()] for folder in (RunFolder.of(small_ppo(), tmp_path), direct)
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_what_does_not_fit_an_update_is_refused(tmp_path):
+    result = call(f"{COMMAND} --algorithm ppo", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "evaluate_every must be a multiple of copies = 20, got 2" in result.output
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_dry_run_says_where_agents_go_on(tmp_path):

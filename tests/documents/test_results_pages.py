@@ -11,9 +11,11 @@ from made_up_results import CELLS, COPY, DENOISING, pretrained, versions
 from multistable.experiments.archive import read_results
 from multistable.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Answer, Check, Claim
 from multistable.experiments.experiment import Result
+from multistable.rl import PassiveMaze
 from multistable.tasks import CopyFirstInput
 from multistable.training import RunFolder
 from paths import ROOT
+from small_agents import small_ppo
 from small_runs import RECORD, small
 
 STORED = ROOT / "docs" / "results"
@@ -194,7 +196,7 @@ def test_courses_of_warmups_are_left_out_where_a_page_says_so(pages):
     warmed = Result(small(version="warmup"), [], {}, RECORD, {"vaa_star": [[0.5]], "outcome": "multistable"})
     assert pages.without_course(warmed).warmup == {"outcome": "multistable"}
     assert pages.without_course(Result(small(), [], {}, RECORD)).warmup is None
-    assert [name for name, page in pages.PAGES.items() if not page.courses] == ["when"]
+    assert [name for name, page in pages.PAGES.items() if not page.courses] == ["when", "agents_elsewhere"]
 
 
 def test_severalare_compared_by_how_far_classic_networks_come(pages):
@@ -216,3 +218,27 @@ def test_severalare_compared_by_how_far_classic_networks_come(pages):
         ["guess (score above 0.95)", "1", "1.00 / 0.50 / 0.90", "1 / 0 / 0", "1 / 0 / 0"],
     ]
     assert pages.by_classic(made[:-2])[1] == rows[:1], "without double networks the last task is not counted"
+
+
+def test_agents_are_compared_by_their_returns(pages):
+    """Of two seeds each; a task without double layers is not counted."""
+    returns = {
+        3: {"classic": [[0, 0.1], [0, 0.1]], "warmup": [[0, 1], [0, 1]], "double": [[0.5, 0], [0.5, 0.2]]},
+        4: {"classic": [[0, 1], [0, 1]], "warmup": [[0, 0.5], [0, 0.5]], "double": [[0, 1], [0, 1]]},
+        5: {"classic": [[0, 1], [0, 1]], "warmup": [[0, 0.5], [0, 0.5]]},
+    }
+    made = [
+        Result(
+            small_ppo(task=PassiveMaze(L), version=version, seed=seed),
+            [{"episode": 6 * i, "return": value} for i, value in enumerate(values)],
+            {"final_return": values[-1]},
+            RECORD,
+        )
+        for L, versions in returns.items()
+        for version, seeds in versions.items()
+        for seed, values in enumerate(seeds)
+    ]
+    assert pages.returns_by_classic(made)[1] == [
+        ["at the end", "2", "1 / 0 / 1", "0 / 2 / 0"],
+        ["mean over training", "2", "1 / 0 / 1", "1 / 1 / 0"],
+    ]

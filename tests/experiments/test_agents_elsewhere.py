@@ -88,10 +88,10 @@ def test_the_table_tells_of_each_task_cell_and_version(results, monkeypatch):
         "return at the end": "0.5 ± 0.71",
         "over training": "0.25 ± 0.35",
         "always right": "1 of 2",
-        "after episodes": "4, never",
-        "VAA, first to last": "0.3750 to 0.7500",
+        "first after episodes": "4, never",
+        "VAA, first to last": "0.38 to 0.75",
         "warmup, s": "0.0",
-        "training, s": "12",
+        "all, s": "12",
     }
     assert told[1]["warmup, s"] == "3.0"
 

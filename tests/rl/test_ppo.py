@@ -264,12 +264,29 @@ def test_only_warm_agents_are_warmed_up_each_as_ms_warmup_does():
         assert not torch.equal(a, c)
 
 
+def test_warmups_read_episodes_of_the_weights_of_the_moment(monkeypatch):
+    read = []
+    monkeypatch.setattr("multistable.rl.ppo.warmup", lambda member, sequences, **_: read.append(sequences))
+    ppo = agents(maze(4, noise=1.0), (1, 2))
+    ppo.fill()
+    for index in (0, 1, 1):
+        ppo.warm_up_agent(index)
+    ppo.update()
+    ppo.warm_up_agent(1)
+    first, second, again, later = (torch.cat(sequences) for sequences in read)
+    assert len(read[0]) == ppo.settings.histories["warmup_batch_size"] == 258  # rounds of six
+    assert torch.equal(second, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(later, again)
+
+
 def test_histories_are_new_episodes_that_change_nothing():
     watched, alone = agents(Ends()), agents(Ends())
     for _ in range(2):
         found = watched.histories(0)
         assert all(torch.equal(a, b) for a, b in zip(found, watched.histories(0), strict=True))
         assert {len(history) for history in found} <= {1, 2, 3, 4}
+        assert len(found) == watched.settings.histories["vaa_batch_size"] == 66  # eleven rounds of six
         assert_close(watched.update().loss, alone.update().loss)
 
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from multistable.experiments.experiment import Result, grouped, spread_of
-from multistable.experiments.pictures import Rows, by_version, curve_panel, first_to_last, legend_below, limit
+from multistable.experiments.pictures import Rows, by_version, curve_panel, legend_below, limit
 from multistable.experiments.score_pictures import task_name
 from multistable.experiments.styles import cell_name, style_of
 from multistable.rl.agent_tasks import PROCESSES, AgentTask
@@ -56,20 +56,18 @@ class Beside:
     def table(self, results: Sequence[Result]) -> Rows:
         """A row for each task, cell and version: returns, when agents were first as good as can be, VAA, seconds.
 
-        Seconds are those of an agent: the warmup's share, and all others divided by how many were trained together.
+        All seconds are those of the agents that were trained together, divided by how many these were.
         """
         header = ["task", "needs", "cell", "version", "agents", "return at the end", "over training"]
-        header += ["always right", "after episodes", "VAA, first to last", "warmup, s", "training, s"]
+        header += ["always right", "first after episodes", "VAA, first to last", "warmup, s", "all, s"]
         rows = []
         for (task, cell, version), runs in grouped(results, lambda c: (c.task, c.cell, c.version)).items():
             row = [_named(task), self.needs[task], cell_name(cell), style_of(version).label, str(len(runs))]
             row.append(str(spread_of(run.results["final_return"] for run in runs)))
             row += [str(spread_of(fmean(run.curve("return")[1]) for run in runs)), *_first(runs)]
-            row += [
-                first_to_last(runs, "vaa"),
-                f"{fmean(map(_warming, runs)):.1f}",
-                f"{fmean(map(_seconds, runs)):.0f}",
-            ]
+            vaa = [run.curve("vaa")[1] for run in runs]
+            row.append(" to ".join(f"{fmean(values[place] for values in vaa):.2f}" for place in (0, -1)))
+            row += [f"{fmean(map(_warming, runs)):.1f}", f"{fmean(map(_seconds, runs)):.0f}"]
             rows.append(row)
         return header, rows
 
@@ -87,7 +85,7 @@ def _warming(run: Result) -> float:
 
 
 def _seconds(run: Result) -> float:
-    """Seconds of training, evaluations and measures, as a share of those of the agents that were trained together."""
+    """Seconds of warmup, training, evaluations and measures: the share of one of those that were trained together."""
     return run.record["seconds"] / run.record["together"]
 
 
