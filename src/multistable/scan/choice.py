@@ -164,21 +164,19 @@ def _scan(cell: Cell[Any], u: Tensor, state: Any, *, only_last: bool = False) ->
     return reference.scan(cell, expanded, state)
 
 
-@uncompiled
 @in_own_precision
 def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """The output of ``cell`` after each step ``(time, ..., n, hidden_size)``, and its state after the last.
 
-    Arguments as for :func:`scan`.
+    Arguments as for :func:`scan`. Called by ``ms.RNN`` alone, which ``torch.compile`` leaves as it is.
     """
     settings = _settings.get()
-    asked_for = settings.backend == "torch"
-    fastest = settings.backend == "auto" and torch_is_fastest(cell, u, settings.precision) and not _is_recorded()
-    if asked_for or fastest:
+    backend, precision = settings.backend, settings.precision
+    if backend == "torch" or (backend == "auto" and torch_is_fastest(cell, u, precision) and not _is_recorded()):
         try:
-            return of_torch.read(cell, u, state, precision=settings.precision)
+            return of_torch.read(cell, u, state, precision=precision)
         except RefusedError as reason:
-            if asked_for:
+            if backend == "torch":
                 raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}") from reason
     states = _scan(cell, u, state)
     return states[0], cell.State(*[field[-1].clone() for field in states])
