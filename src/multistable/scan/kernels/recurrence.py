@@ -19,7 +19,7 @@ from multistable.scan.kernels.project import gradient_of_input, gradients_of_wei
 from multistable.scan.kernels.text import module_of
 from multistable.scan.kernels.way_back import WayBack
 from multistable.scan.kernels.weights import Weights, gradients_of_each, matrices_of, units_of
-from multistable.scan.retained import graph_is_kept
+from multistable.scan.retained import graph_is_kept, needs_gradient
 from multistable.scan.surroundings import without_autocast
 
 REGISTERS = 96
@@ -116,7 +116,7 @@ def all_states(
     """
     *of_x, columns = (None, None, None, 0) if of_input is None else of_input
     tensors = (x, *of_x, *weights, *initial)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+    if needs_gradient(tensors):
         return Recurrence.apply(form, precision, len(weights), columns, *tensors)
     flat = _flat(len(weights), columns, *tensors)
     states, _ = _advance(form, precision, *flat, save=False, steps=steps)
@@ -148,8 +148,8 @@ def _flat(
     """
     lead = x.dim() - 3
     bias = bias if second is None else with_first_columns(bias, second, columns)
-    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias))
-    return one_lead_in_time(x), weight, bias, others[:count], tuple(one_lead(field, lead) for field in others[count:])
+    weight, bias = [None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias)]
+    return one_lead_in_time(x), weight, bias, others[:count], tuple([one_lead(field, lead) for field in others[count:]])
 
 
 def _advance(
@@ -179,7 +179,13 @@ def _advance(
 
 
 def _after_each_step(states: Tensor, lead: tuple[int, ...]) -> Weights:
-    return tuple(own_lead_in_time(field, lead) for field in states[:, :, 1:].transpose(1, 2).unbind(0))
+    """All but the first, each field ``(time, *lead, rows, hidden)``, views."""
+    fields, members, times, rows, hidden = states.shape
+    step, strides = rows * hidden, [times * rows * hidden]
+    for size in reversed(lead[1:]):
+        strides.insert(0, strides[0] * size)
+    shape, apart = (times - 1, *lead, rows, hidden), (step, *strides[: len(lead)], hidden, 1)
+    return tuple([states.as_strided(shape, apart, (field * members * times + 1) * step) for field in range(fields)])
 
 
 class Recurrence(torch.autograd.Function):
@@ -213,7 +219,7 @@ class Recurrence(torch.autograd.Function):
         if graph_is_kept():
             saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
         upstream = tuple(
-            saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
+            [saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads]
         )
         of_x = of_input_weight = of_input_bias = None
         of_weights: list[Tensor | None] = [None] * len(weights)
@@ -227,13 +233,13 @@ class Recurrence(torch.autograd.Function):
             of_lanes = back.of_lanes() if needs_weights or needs_input_bias else None
             if needs_weights:
                 of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units(of_lanes))
-            grads_of_x = saved[..., form.of_x * H : (form.of_x + form.program.lanes) * H]
+            grads_of_x = back.lanes(form.of_x, form.program.lanes, 0, T)
             if input_weight is None:
-                of_x = grads_of_x.transpose(0, 1)
+                of_x = grads_of_x.unflatten(1, (T, B)).transpose(0, 1)
             else:
                 of_input_bias = back.of_bias(of_lanes) if needs_input_bias else None
                 if needs_x:
-                    of_x = gradient_of_input(grads_of_x.flatten(1, 2), input_weight, T)
+                    of_x = gradient_of_input(grads_of_x, input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None
                 if needs_input_weight or lacks_bias:
                     way = way_of(u, input_weight, halves=False)
@@ -251,5 +257,5 @@ class Recurrence(torch.autograd.Function):
             of_input_bias,
             None if of_input_bias is None or not needs_second else first_columns(of_input_bias, ctx.columns),
             *of_weights,
-            *(back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)),
+            *[back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)],
         )

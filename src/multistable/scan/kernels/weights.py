@@ -84,6 +84,9 @@ def _take_matrices_apart(form: Form, weights: Weights, gradient: Tensor, found: 
         start = 0
         for place in product.matrices:
             width = weights[place].shape[-1]
+            if width == gradient.shape[-1]:
+                found[place] = gradient.view(weights[place].shape)
+                return
             blocks = [gradient[..., s.first * hidden + start : s.first * hidden + start + width] for s in rows]
             whole = (blocks[0] if len(blocks) == 1 else torch.cat(blocks, -2)).reshape(weights[place].shape)
             found[place] = whole if found[place] is None else found[place] + whole

@@ -330,22 +330,26 @@ def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequenc
     def prepare(weights: Sequence[Tensor]) -> list[Tensor]:
         values = dict(zip(placeholders[len(placeholders) - len(weights) :], weights, strict=True))
         like = weights[0] if weights else None
-
-        def known(arg: Any) -> Any:
-            if isinstance(arg, fx.Node):
-                return values[arg]
-            return [known(entry) for entry in arg] if isinstance(arg, list | tuple) else arg
-
         for node, function, args, kwargs in work:
-            options = {name: known(arg) for name, arg in kwargs.items()} if kwargs else {}
+            options = {name: _known(arg, values) for name, arg in kwargs.items()} if kwargs else {}
             if like is not None and "dtype" in options:
                 options |= {"dtype": like.dtype, "device": like.device}
-            given = [known(arg) if isinstance(arg, fx.Node | list | tuple) else arg for arg in args]
-            values[node] = function(*given, **options)
-        # A vector that the step makes has the default type, or is of whole numbers.
-        return [values[node] if like is None else values[node].to(like.dtype) for node in wanted]
+            values[node] = function(*_known(args, values), **options)
+        found = [values[node] for node in wanted]
+        if like is not None:  # a vector that the step makes has the default type, or is of whole numbers
+            found = [value if value.dtype == like.dtype else value.to(like.dtype) for value in found]
+        return found
 
     return prepare
+
+
+def _known(arg: Any, values: dict[fx.Node, Tensor]) -> Any:
+    """An argument of a node with values in the place of nodes."""
+    if isinstance(arg, fx.Node):
+        return values[arg]
+    if isinstance(arg, list | tuple):
+        return [_known(entry, values) if isinstance(entry, fx.Node | list | tuple) else entry for entry in arg]
+    return arg
 
 
 def _has_states(

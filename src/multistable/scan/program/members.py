@@ -34,9 +34,9 @@ def program_of_members(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -
     recurrences share them.
     """
     bias = weights.get("bias")
-    shapes = {weight.shape[:dims] for weight in weights.values()}
+    shapes = {weight.shape[:dims] for weight in weights.values()} if dims else set()
     members = 1
-    if dims and len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
+    if len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
         members = math.prod(shapes.pop())
         if dims > 1 or members == 1:
             flat = () if members == 1 else (members,)
