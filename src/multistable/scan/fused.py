@@ -166,7 +166,7 @@ def _run(
         x = x.reshape(len(x), -1, x.shape[-1])
         fields = tuple(field.reshape(-1, field.shape[-1]) for field in fields)
     run = recurrence.only_last if only_last else recurrence.all_states
-    states = run(form_of(members.program), precision, x, of_input, members.prepared(), fields, steps=steps)
+    states = run(form_of(members.program), precision, x, of_input, members.sources(), fields, steps=steps)
     return cell.State(*([field.unflatten(-2, (*lead, n)) for field in states] if as_rows else states))
 
 

@@ -72,7 +72,7 @@ class WayBack:
         self.carried = new(form.fields, self.members, self.rows, self.hidden)
         sums = form.sums + (0 if form.blocks else form.program.lanes)
         self.sums = new(sums, self.members, self.rows, self.hidden) if sums else self.carried
-        self.strides = tuple(field.stride() for field in upstream)
+        self.strides = tuple([field.stride() for field in upstream])
 
     def alone(self) -> None:
         """Of units that see themselves alone."""
