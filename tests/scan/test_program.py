@@ -65,12 +65,24 @@ class Turned(ms.GRU):
         return ms.Hidden(sum(h.chunk(3, dim=-1)))
 
 
-class Named(ms.GRU):
-    """A cell whose matrix is the identical function of its weight where that is above zero, and there alone."""
+class Above(ms.GRU):
+    """A cell whose matrix is that of its weights where they are above zero, and there alone."""
 
     def step(self, projected, state):
         h = projected + state.h @ self.recurrent_weight.relu()
         return ms.Hidden(sum(h.chunk(3, dim=-1)))
+
+
+class Scaled(ms.GRU):
+    """A cell with a number that has no columns."""
+
+    def __init__(self, input_size, hidden_size, **options):
+        super().__init__(input_size, hidden_size, **options)
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def step(self, projected, state):
+        h = projected + state.h @ self.recurrent_weight
+        return ms.Hidden(self.scale[..., None, None] * sum(h.chunk(3, dim=-1)))
 
 
 @pytest.mark.parametrize("leading", [(), (3,)], ids=["one", "three"])
@@ -89,14 +101,15 @@ def test_windows_have_what_is_prepared(kind, leading):
 @pytest.mark.parametrize("leading", [(), (3,)], ids=["one", "three"])
 def test_which_parts_of_weights_a_step_reads(leading):
     def windows(cell):
-        weights = {name: torch.randn(*leading, *weight.shape) for name, weight in cell.named_parameters()}
+        weights = {name: torch.randn((*leading, *weight.shape)) for name, weight in cell.named_parameters()}
         return program_of(cell.bind(weights), None, leading).windows
 
     assert windows(ms.GRU(2, 4, recurrent_bias=True)) == ((1, 0, 12), (3, 8, 12))
     assert windows(ms.MGU(2, 4)) == ((1, 0, 4), (1, 4, 8))
     assert windows(ms.LSTM(2, 4)) == ((1, 0, 16),)
     assert windows(Turned(2, 4)) is None
-    assert windows(Named(2, 4)) is None
+    assert windows(Above(2, 4)) is None
+    assert windows(Scaled(2, 4)) is None
 
 
 def test_what_is_prepared_is_freed_after_its_last_use():

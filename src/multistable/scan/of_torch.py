@@ -58,9 +58,8 @@ def prepared(cell: Cell[Any], u: Tensor) -> list[Any]:
     shapes = ((u.shape[-1], columns), (hidden, columns), (columns,), (columns,))
     fits = u.dim() == 3 and u.dtype == torch.float32
     for weight, shape in zip(weights, shapes, strict=True):
-        fits = fits and (
-            weight is None or (weight.shape == shape and weight.dtype == torch.float32 and weight.device == device)
-        )
+        if weight is not None and (weight.shape != shape or weight.dtype != torch.float32 or weight.device != device):
+            fits = False
     if not fits:
         raise RefusedError(_why_not(u, weights, shapes))
     reason = LIBRARIES[device.type].absent() if device.type in LIBRARIES else f"there are none on {device}"

@@ -71,6 +71,8 @@ def windows_of(wanted: list[fx.Node], prepare: Prepare, shapes: Sequence[torch.S
     for value in prepare(weights):
         first = int(value.flatten()[0])
         place = next(index for index, end in enumerate(ends[1:]) if first < end)
+        if not (value.dim() and shapes[place]):  # a number alone has no columns
+            return None
         start = first - ends[place]
         window = Window(place, start, start + value.shape[-1])
         if not torch.equal(weights[place][..., window.start : window.stop].flatten(), value.flatten()):
