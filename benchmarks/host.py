@@ -2,8 +2,8 @@
 
 A call is forward and backward of one layer, with a gradient of every weight. ``fused`` is the loop made from the step,
 with the plan of an H200, ``cudnn`` the way through cuDNN. What a call does before each launch is all that is measured,
-not what Triton, cuBLAS and the memory of a GPU add at each, nor that its backward pass has a thread of its own: processor
-time on one thread, the median with its quarters, and two numbers that are the same each time: how many
+not what Triton, cuBLAS and the memory of a GPU add at each, nor that a backward pass has a thread of its own there:
+processor time on one thread, the median with its quarters, and two numbers that are the same each time: how many
 functions of Python a call calls, and how many operations of PyTorch.
 
 Run: python benchmarks/host.py [--seconds N]
