@@ -1,7 +1,8 @@
 """How long a call keeps the host of a GPU busy, measured without a GPU: no kernel, no product and no cuDNN runs.
 
 A call is forward and backward of one layer, with a gradient of every weight. ``fused`` is the loop made from the step,
-with the plan of an H200, ``cudnn`` the way through cuDNN. What a call does before each launch is all that is measured:
+with the plan of an H200, ``cudnn`` the way through cuDNN. What a call does before each launch is all that is measured,
+not what Triton, cuBLAS and the memory of a GPU add at each, nor that a backward pass has a thread of its own there:
 processor time on one thread, the median with its quarters, and two numbers that are the same each time: how many
 functions of Python a call calls, and how many operations of PyTorch.
 

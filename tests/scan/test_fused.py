@@ -147,9 +147,9 @@ def test_a_few_inputs_are_projected_in_one_pass(bias, inputs, monkeypatch):
     assert torch.equal(room[..., 10:160].transpose(0, 1), result)
     assert room[..., :10].isnan().all()
     assert room[..., 160:].isnan().all()
-    grads = torch.randn(2, 5, 33, 200, device=DEVICE)[..., 10:160]
+    grads = torch.randn(2, 5 * 33, 200, device=DEVICE)[..., 10:160]
     of_weight, of_bias = project.gradients_of_weight(u, grads, "few", bias=bias)
-    of_product = grads.transpose(0, 1)
+    of_product = grads.unflatten(1, (5, 33)).transpose(0, 1)
     assert torch.allclose(of_weight, torch.einsum("tnbi,tnbo->nio", u, of_product), rtol=1e-5, atol=1e-5)
     assert (of_bias is not None) == bias
     if bias:
@@ -176,7 +176,7 @@ def test_the_gradient_of_one_weight_alone_is_the_same(name, wanted, few, monkeyp
 @torch.no_grad()
 def test_the_engine_has_the_kernels_project_the_input(only_last, constant, monkeypatch):
     """As it does on a GPU: all states or the last, of an input of each step or one for all."""
-    monkeypatch.setattr(choice, "choose", lambda cell, u: time_loop.Choice("triton"))
+    monkeypatch.setattr(choice, "_chosen", lambda cell, u: ("triton", "", None))
     cell, weights, _, state, _ = map_single(problem("gru", 4, 3, 16, (2,)))
     bound, u = cell.bind(weights), torch.randn(4, 2, 3, 3, device=DEVICE)
     u = u[:1].expand_as(u) if constant else u

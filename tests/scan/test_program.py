@@ -1,6 +1,8 @@
 """A step as data: the interpreter against autograd of the plain loop, the stages, and what is refused."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -51,6 +53,76 @@ def test_the_interpreter_computes_states_and_gradients(kind, leading):
     )
     for actual, plain in zip((found[0], *of_state, *found[1:]), wanted, strict=True):
         torch.testing.assert_close(0 if actual is None else actual, 0 if plain is None else plain)
+
+
+class Turned(ms.GRU):
+    """A cell that turns its matrix, which no window on it can."""
+
+    def step(self, projected, state):
+        turned = torch.cat([part.mT for part in self.recurrent_weight.chunk(3, dim=-1)], dim=-1)
+        h = projected + state.h @ turned
+        return ms.Hidden(sum(h.chunk(3, dim=-1)))
+
+
+class Above(ms.GRU):
+    """A cell whose matrix is that of its weights where they are above zero, and there alone."""
+
+    def step(self, projected, state):
+        h = projected + state.h @ self.recurrent_weight.relu()
+        return ms.Hidden(sum(h.chunk(3, dim=-1)))
+
+
+class Scaled(ms.GRU):
+    """A cell with a number that has no columns."""
+
+    def __init__(self, input_size, hidden_size, **options):
+        super().__init__(input_size, hidden_size, **options)
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def step(self, projected, state):
+        h = projected + state.h @ self.recurrent_weight
+        return ms.Hidden(self.scale[..., None, None] * sum(h.chunk(3, dim=-1)))
+
+
+@pytest.mark.parametrize("leading", [(), (3,)], ids=["one", "three"])
+@pytest.mark.parametrize("kind", MAKE)
+def test_windows_have_what_is_prepared(kind, leading):
+    cell = make(kind, 3, leading)
+    weights = list(weights_of(cell).values())
+    program = program_of(cell, None, leading)
+    prepared = program.prepare(weights)
+    if program.windows is not None:
+        assert program.sources == tuple(dict.fromkeys(window.weight for window in program.windows))
+        for (place, start, stop), expected in zip(program.windows, prepared, strict=True):
+            assert torch.equal(weights[place][..., start:stop].flatten(), expected.flatten())
+
+
+@pytest.mark.parametrize("leading", [(), (3,)], ids=["one", "three"])
+def test_which_parts_of_weights_a_step_reads(leading):
+    def windows(cell):
+        weights = {name: torch.randn((*leading, *weight.shape)) for name, weight in cell.named_parameters()}
+        return program_of(cell.bind(weights), None, leading).windows
+
+    assert windows(ms.GRU(2, 4, recurrent_bias=True)) == ((1, 0, 12), (3, 8, 12))
+    assert windows(ms.MGU(2, 4)) == ((1, 0, 4), (1, 4, 8))
+    assert windows(ms.LSTM(2, 4)) == ((1, 0, 16),)
+    assert windows(Turned(2, 4)) is None
+    assert windows(Above(2, 4)) is None
+    assert windows(Scaled(2, 4)) is None
+
+
+def test_what_is_prepared_is_freed_after_its_last_use():
+    """A cycle would hold it, on a GPU too, until Python next looks for cycles."""
+    cell = Turned(2, 4)
+    program, weights = program_of(cell), [weight.detach() for weight in cell.parameters()]
+    program.prepare(weights)
+    gc.collect()
+    gc.disable()
+    try:
+        prepared = weakref.ref(program.prepare(weights)[0])
+        assert prepared() is None
+    finally:
+        gc.enable()
 
 
 def stages(kind: str) -> Stages:

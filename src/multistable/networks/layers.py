@@ -180,7 +180,7 @@ class Single(CellLayer):
 
     @property
     def cells(self) -> tuple[Cell[Any], ...]:
-        return (self.cell,)
+        return (self._modules["cell"],)  # type: ignore[return-value]  # without a search for the attribute
 
 
 class Double(CellLayer):

@@ -174,7 +174,7 @@ class RNN(nn.Module):
 
     @property
     def _stack(self) -> list[StackLayer]:
-        return list(self.layers._modules.values())  # type: ignore[arg-type]
+        return list(self._modules["layers"]._modules.values())  # type: ignore[union-attr, arg-type]
 
     @property
     def _directions(self) -> list[CellLayer]:
@@ -221,7 +221,7 @@ class RNN(nn.Module):
             output, end = self._in_pieces(u, state, pieces_of_batch(resets))
             output, end = output.view(*u.shape[:-1], -1), _map(end, lambda s: s.unflatten(1, u.shape[1:-1]))
         output = output.movedim(0, -2) if self.batch_first else output
-        return self._cast(output, end, x, state)
+        return self._cast(output, end, x, state) if torch.is_autocast_enabled(x.device.type) else (output, end)
 
     def _forward_packed(self, x: PackedSequence, state: Any, resets: Any) -> tuple[Tensor, Any]:
         time, n = len(x.batch_sizes), int(x.batch_sizes[0])

@@ -105,18 +105,23 @@ class Choice:
 
 def choose(cell: Cell[Any], u: Tensor) -> Choice:
     """The time loop that the present settings lead to; an error if they ask for a fused loop that cannot run."""
+    return Choice(*_chosen(cell, u))
+
+
+def _chosen(cell: Cell[Any], u: Tensor) -> tuple[str, str, Members | None]:
+    """The fields of :class:`Choice`."""
     backend = _settings.get().backend
     if backend == "reference":
-        return Choice("reference", "asked for")
+        return "reference", "asked for", None
     name, module = LOOPS.get(u.device.type, ("triton", fused))
     try:
         if _is_recorded():
             raise RefusedError(RECORDED)
-        return Choice(name, members=module.prepared(cell, u))
+        return name, "", module.prepared(cell, u)
     except RefusedError as reason:
         if backend == "fused":
             raise RuntimeError(f"the fused time loop was asked for, but {reason}") from reason
-        return Choice("reference", str(reason))
+        return "reference", str(reason), None
 
 
 @uncompiled
@@ -147,8 +152,7 @@ def _scan(cell: Cell[Any], u: Tensor, state: Any, *, only_last: bool = False) ->
     if only_last:
         with torch.no_grad():
             return _only_last(cell, u, state, steps)
-    chosen, settings = choose(cell, u), _settings.get()
-    name, members = chosen.name, chosen.members
+    (name, _, members), settings = _chosen(cell, u), _settings.get()
     if name == "triton" and (len(u) == steps or not torch.is_grad_enabled()):
         return fused.scan_input(cell, u, state, precision=settings.precision, steps=steps, members=members)
     projected = cell.project(u)
@@ -164,21 +168,19 @@ def _scan(cell: Cell[Any], u: Tensor, state: Any, *, only_last: bool = False) ->
     return reference.scan(cell, expanded, state)
 
 
-@uncompiled
 @in_own_precision
 def read(cell: Cell[Any], u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
     """The output of ``cell`` after each step ``(time, ..., n, hidden_size)``, and its state after the last.
 
-    Arguments as for :func:`scan`.
+    Arguments as for :func:`scan`. Called by ``ms.RNN`` alone, which ``torch.compile`` leaves as it is.
     """
     settings = _settings.get()
-    asked_for = settings.backend == "torch"
-    fastest = settings.backend == "auto" and torch_is_fastest(cell, u, settings.precision) and not _is_recorded()
-    if asked_for or fastest:
+    backend, precision = settings.backend, settings.precision
+    if backend == "torch" or (backend == "auto" and torch_is_fastest(cell, u, precision) and not _is_recorded()):
         try:
-            return of_torch.read(cell, u, state, precision=settings.precision)
+            return of_torch.read(cell, u, state, precision=precision)
         except RefusedError as reason:
-            if asked_for:
+            if backend == "torch":
                 raise RuntimeError(f"PyTorch's own kernels were asked for, but {reason}") from reason
     states = _scan(cell, u, state)
     return states[0], cell.State(*[field[-1].clone() for field in states])
@@ -195,8 +197,7 @@ def torch_is_fastest(cell: Cell[Any], u: Tensor, precision: str) -> bool:
 
 def _only_last(cell: Cell[Any], u: Tensor, state: Any, steps: int) -> Any:
     """The state after the last of so many steps; ``u`` has one time step if it is constant."""
-    chosen, precision = choose(cell, u), _settings.get().precision
-    name, members = chosen.name, chosen.members
+    (name, _, members), precision = _chosen(cell, u), _settings.get().precision
     if name == "triton":
         return fused.scan_input(cell, u, state, precision=precision, steps=steps, only_last=True, members=members)
     projected = cell.project(u)

@@ -1,17 +1,17 @@
-"""Recurrences of ``torch.nn`` through cuDNN, with the weights of a cell; functions as in ``onednn.py``."""
+"""Recurrences of ``torch.nn`` through cuDNN, with the weights of a cell; ``advance`` as in ``onednn.py``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.backends.cudnn.rnn import get_cudnn_mode
 
 from multistable.scan import fused
-from multistable.scan.retained import graph_is_kept
+from multistable.scan.retained import graph_is_kept, needs_gradient
 
 Tensors = tuple[Any, ...]
 
@@ -25,18 +25,36 @@ def absent() -> str | None:
     return None if there else "cuDNN, or Triton, which lays out its weights, is not there"
 
 
-def has_gradient(kind: str) -> bool:
-    """Every recurrence has one."""
-    return True
-
-
-def differentiable(form: Any, *tensors: Any) -> NoReturn:
-    """There is no such way."""
-    raise RuntimeError("cuDNN has no second derivatives: use the reference time loop for them")
-
-
-def advance(form: Any, u: Tensor, *tensors: Any, train: bool) -> tuple[Tensors, Tensors]:
+def advance(form: Any, u: Tensor, weights: Tensors, state: Tensors) -> Tensors:
     """As in ``onednn.py``; whether TF32 is used is PyTorch's own setting, where the precision permits it."""
+    tensors = (u, *weights, *state)
+    if needs_gradient(tensors):
+        return cast(Tensors, Recurrence.apply(form, *tensors))
+    return _advance(form, *tensors, train=False)[0]
+
+
+class Recurrence(torch.autograd.Function):
+    """``advance`` with its gradients, as one function from the weights of a cell."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Any, *tensors: Any) -> Tensors:
+        outputs, saved = _advance(form, *tensors, train=True)
+        ctx.form = form
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*saved)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Tensors:
+        if torch.is_grad_enabled():  # create_graph=True, whatever the upstream gradients are functions of
+            raise RuntimeError("cuDNN has no second derivatives: use the reference time loop for them")
+        needs = ctx.needs_input_grad[1:]
+        found = _retreat(ctx.form, ctx.saved_tensors, grads, needs)
+        return None, *[grad if need else None for grad, need in zip(found, needs, strict=True)]
+
+
+def _advance(form: Any, u: Tensor, *tensors: Any, train: bool) -> tuple[Tensors, Tensors]:
+    """What ``advance`` returns, and what the way back needs, if it follows."""
     weights, (hx, *others) = tensors[:4], [field.unsqueeze(0).contiguous() for field in tensors[4:]]
     u, cx, hidden = u.contiguous(), others[0] if others else None, hx.shape[-1]
     layout = layout_of(form, u.shape[-1], hidden, u.device)
@@ -51,8 +69,8 @@ def advance(form: Any, u: Tensor, *tensors: Any, train: bool) -> tuple[Tensors, 
     return (output, *end), (u, hx, cx, buffer, output, reserve)
 
 
-def retreat(form: Any, saved: Tensors, grads: Any, needs: Any) -> Tensors:
-    """As in ``onednn.py``, for those tensors that ``needs`` names."""
+def _retreat(form: Any, saved: Tensors, grads: Any, needs: Any) -> Tensors:
+    """The gradients of input, weights and state, of those at least that ``needs`` names."""
     u, hx, cx, buffer, output, reserve = saved
     hidden, fields = hx.shape[-1], len(needs) - 5
     layout = layout_of(form, u.shape[-1], hidden, u.device)

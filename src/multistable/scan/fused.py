@@ -66,11 +66,12 @@ def _unfit(cell: Cell[Any], projected: Tensor, weights: dict[str, Tensor]) -> st
         return "Triton is not installed"
     if not projected.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
         return f"the kernels run on a CUDA device, got {projected.device}"
+    device = projected.device
     for tensor in (projected, *weights.values()):
         if tensor.dtype != torch.float32:
             return f"the kernels compute in float32, got {tensor.dtype}"
-        if tensor.device != projected.device:
-            return f"the cell is on {tensor.device}, its input on {projected.device}"
+        if tensor.device != device:
+            return f"the cell is on {tensor.device}, its input on {device}"
     if projected.numel() == 0:
         return f"the input must not be empty, got {tuple(projected.shape)}"
     return None
@@ -128,10 +129,10 @@ def scan_input(
         if steps is not None:
             x = x.expand(steps, *x.shape[1:])
         return _run(cell, x, None, state, precision=precision, only_last=only_last)
-    one_bias = type(cell).input_bias is not Cell.input_bias or cell.added_bias is None
-    biases = (cell.input_bias, None) if one_bias else (cell.bias, cell.added_bias)
-    of_input = OfInput(cell.input_weight, *biases, cell.added_columns)
-    lead = of_input.bias.shape[:-1]
+    second = cell.added_bias if type(cell).input_bias is Cell.input_bias else None
+    bias = cell.input_bias if second is None else cell.bias
+    of_input = OfInput(cell.input_weight, bias, second, cell.added_columns)
+    lead = bias.shape[:-1]
     if lead and u.shape[1:-2] != lead:
         u = u.expand(len(u), *lead, *u.shape[-2:])
     return _run(cell, u, of_input, state, precision=precision, steps=steps, only_last=only_last, members=members)
@@ -165,8 +166,8 @@ def _run(
         x = x.reshape(len(x), -1, x.shape[-1])
         fields = tuple(field.reshape(-1, field.shape[-1]) for field in fields)
     run = recurrence.only_last if only_last else recurrence.all_states
-    states = run(form_of(members.program), precision, x, of_input, members.prepared(), fields, steps=steps)
-    return cell.State(*(field.unflatten(-2, (*lead, n)) if as_rows else field for field in states))
+    states = run(form_of(members.program), precision, x, of_input, members.sources(), fields, steps=steps)
+    return cell.State(*([field.unflatten(-2, (*lead, n)) for field in states] if as_rows else states))
 
 
 @cache

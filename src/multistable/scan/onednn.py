@@ -9,75 +9,38 @@ from multistable.scan import cpu
 
 Tensors = tuple[Tensor, ...]
 
-forward = torch.ops.aten.mkldnn_rnn_layer.default
-backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
-LSTM = 2
-"""By which PyTorch's function for oneDNN knows an LSTM."""
+absent = cpu.transformed if torch.backends.mkldnn.is_available() else lambda: "oneDNN is not there"
+"""Why this cannot be used; None if it can."""
 
 
-def absent() -> str | None:
-    """Why this cannot be used; None if it can."""
-    return cpu.transformed() if torch.backends.mkldnn.is_available() else "oneDNN is not there"
+def advance(form: Any, u: Tensor, weights: Tensors, state: Tensors) -> Tensors:
+    """The output after each step ``(time, n, hidden)``, and the fields of the last state.
 
-
-def has_gradient(kind: str) -> bool:
-    """Whether :func:`advance` comes with :func:`retreat`; what does not, PyTorch differentiates."""
-    return kind == "LSTM"
-
-
-def advance(form: Any, u: Tensor, *tensors: Any, train: bool) -> tuple[Tensors, Tensors]:
-    """The output after each step ``(time, n, hidden)``, the fields of the last state, and what the way back needs.
+    PyTorch's own functions differentiate it: one of ours in Python would take longer than they do.
 
     Args:
         form: which recurrence, a ``Form`` of ``of_torch.py``.
         u: inputs, ``(time, n, input_size)``.
-        tensors: the weights of ``of_torch.WEIGHTS``, and each field of the state before the first step.
-        train: whether a way back follows.
+        weights: those of ``of_torch.WEIGHTS``.
+        state: each field of the state before the first step, ``(n, hidden)``.
     """
-    if form.kind != "LSTM":
-        return differentiable(form, u, *tensors), ()
-    input_weight, recurrent_weight, first, second, h, c = tensors
-    order = form.gates
-    bias = _turned(first if second is None else first + second, order)
-    turned = (_turned(input_weight, order), _turned(recurrent_weight, order), bias, torch.zeros_like(bias))
-    given = (u.detach().contiguous(), *turned, h.detach().contiguous(), c.detach().contiguous())
-    was = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(train)  # from this it knows whether a way back follows
-    try:
-        *results, kept = forward(*given, False, [], LSTM, h.shape[-1], 1, True, False, False, train)
-    finally:
-        torch._C._set_grad_enabled(was)
-    return tuple(results), (*given, *results, kept)
-
-
-def retreat(form: Any, saved: Tensors, grads: Any, needs: Any) -> tuple[Tensor, ...]:
-    """The gradients of all tensors of :func:`advance`, from those of its results."""
-    *tensors, kept = saved
-    order, hidden = form.gates, tensors[5].shape[-1]
-    of_u, of_input, of_recurrent, of_bias, _, *of_state = backward(
-        *tensors, *grads, False, LSTM, hidden, 1, True, True, False, [], False, kept
-    )
-    of_bias = _reordered(of_bias, order)
-    return of_u, _reordered(of_input, order).mT, _reordered(of_recurrent, order).mT, of_bias, of_bias, *of_state
-
-
-def differentiable(form: Any, u: Tensor, *tensors: Any) -> Tensors:
-    """The results of :func:`advance` by operations that PyTorch differentiates, as often as is asked for."""
-    input_weight, recurrent_weight, first, second, *state = tensors
+    input_weight, recurrent_weight, first, second = weights
     second = torch.zeros_like(first) if second is None else second
-    turned = [_turned(weight, form.gates) for weight in (input_weight, recurrent_weight, first, second)]
+    given = []
+    for rows in (_turned(input_weight), _turned(recurrent_weight), first, second):
+        gates = rows.chunk(len(form.gates))
+        given.append(torch.cat([gates[index] for index in form.gates]))
     before = [field.unsqueeze(0) for field in state]
     run, train = getattr(torch._VF, form.kind.lower()), torch.is_grad_enabled()
-    output, *end = run(u, before if len(before) > 1 else before[0], turned, True, 1, 0.0, train, False, False)
-    return output, *(field.squeeze(0) for field in end)
+    output, *end = run(u, before if len(before) > 1 else before[0], given, True, 1, 0.0, train, False, False)
+    return output, *[field.squeeze(0) for field in end]
 
 
-def _turned(weight: Tensor, order: tuple[int, ...]) -> Tensor:
-    """A weight ``(rows, gates * hidden)`` or ``(gates * hidden,)`` with gates first, in the other order."""
-    # The whole is turned at once, as PyTorch turns it fastest; gates are then rows that follow one another.
-    return _reordered(weight.mT.contiguous() if weight.dim() > 1 else weight, order)
-
-
-def _reordered(rows: Tensor, order: tuple[int, ...]) -> Tensor:
-    gates = rows.chunk(len(order))
-    return torch.cat([gates[index] for index in order])
+def _turned(matrix: Tensor) -> Tensor:
+    """The transposed matrix, contiguous."""
+    if torch.is_grad_enabled() and matrix.requires_grad:
+        return matrix.mT.contiguous()
+    # As channels that are shuffled it takes a third of the time, but PyTorch has no derivative of it.
+    rows, count = len(matrix), matrix.numel()
+    channels = matrix.contiguous().as_strided((1, count, 1, 1), (count, 1, count, count))
+    return torch.native_channel_shuffle(channels, rows).view(-1, rows)

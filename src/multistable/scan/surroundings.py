@@ -21,7 +21,7 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_dynamo_compiling():
             return function(*args, **kwargs)
         nonlocal disabled
         if disabled is None:  # made here, since it imports the compiler, which takes a second

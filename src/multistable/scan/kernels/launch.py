@@ -22,6 +22,8 @@ class Launch:
     Args:
         kernel: the kernel, whose constants come last.
         constants: their values by name, and options of the compiler.
+
+    A call's first argument is a tensor or a tuple of tensors.
     """
 
     def __init__(self, kernel: Any, **constants: Any) -> None:
@@ -38,7 +40,8 @@ class Launch:
         if not self.compiles:
             self.kernel[grid](*arguments, **self.constants)
             return
-        device = next(argument for argument in arguments if isinstance(argument, Tensor)).device
+        first = arguments[0]
+        device = (first[0] if isinstance(first, tuple) else first).device
         if device.type == "cuda" and device.index != torch.cuda.current_device():
             with torch.cuda.device(device):
                 self._launch(device, grid, arguments)
@@ -46,7 +49,7 @@ class Launch:
             self._launch(device, grid, arguments)
 
     def _launch(self, device: torch.device, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
-        call = (device.index, *[a if type(a) is int else _exactly(a) for a in arguments])
+        call = (device.index, *_exactly(arguments))
         compiled = self.latest.get(call)
         if compiled is None:
             key = (device.index, *map(_taken_for_granted, call[1:], self.general))
@@ -60,11 +63,15 @@ class Launch:
         compiled[(*grid, 1, 1)](*arguments, *self.values)
 
 
-def _exactly(argument: Any) -> Any:
-    """An argument without the tensors, of which only the address matters."""
-    if isinstance(argument, Tensor):
-        return argument.data_ptr() % 16 == 0
-    return tuple(map(_exactly, argument)) if isinstance(argument, tuple) else argument
+def _exactly(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments without the tensors, of which only the address matters."""
+    found: list[Any] = []
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            found.append(argument.data_ptr() % 16 == 0)
+        else:
+            found.append(_exactly(argument) if isinstance(argument, tuple) else argument)
+    return tuple(found)
 
 
 def _taken_for_granted(argument: Any, general: bool) -> Any:

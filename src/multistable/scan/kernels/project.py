@@ -56,9 +56,9 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: i
         The product, ``(time, members, rows, out)``, and the room that it is a view of, ``(members, time, rows,
         width)``.
     """
-    time, members, rows, _ = u.shape
-    room = u.new_empty(members, time, rows, width)
-    product = room.view(members, time * rows, width)[..., first : first + weight.shape[-1]]
+    (time, members, rows, _), out = u.shape, weight.shape[-1]
+    room, apart = u.new_empty(members, time, rows, width), time * rows * width
+    product = room.as_strided((members, time * rows, out), (apart, width, 1), first)
     if way == "few":
         _project_few(u, weight, bias, product)
     elif way == "thrice":
@@ -67,7 +67,7 @@ def project(u: Tensor, weight: Tensor, bias: Tensor | None, width: int, first: i
         torch.bmm(network_first(u), weight, out=product)
     else:
         torch.baddbmm(bias.unsqueeze(1), network_first(u), weight, out=product)
-    return room[..., first : first + weight.shape[-1]].transpose(0, 1), room
+    return room.as_strided((time, members, rows, out), (rows * width, apart, width, 1), first), room
 
 
 def _project_few(u: Tensor, weight: Tensor, bias: Tensor | None, product: Tensor) -> None:
@@ -106,18 +106,17 @@ def gradients_of_weight(u: Tensor, grads: Tensor, way: Way, *, bias: bool) -> tu
 
     Args:
         u: ``(time, members, rows, in)``.
-        grads: the product's gradient, ``(members, time, rows, out)``, part of memory of wider rows.
+        grads: the product's gradient, ``(members, time * rows, out)``, part of memory of wider rows.
         way: of :func:`way_of`.
     """
     if way != "few":
-        of_product = grads.flatten(1, 2)
-        return torch.bmm(network_first(u).mT, of_product), gradient_of_bias(of_product) if bias else None
-    members, time, rows, out = grads.shape
+        return torch.bmm(network_first(u).mT, grads), gradient_of_bias(grads).squeeze(1) if bias else None
+    (time, members, rows, _), out = u.shape, grads.shape[-1]
     grid = (triton.cdiv(time, STEPS_OF_A_SUM), triton.cdiv(out, 128), members)
     sums = grads.new_empty(members, grid[0], u.shape[-1] + 1, out)
     tile = min(16, triton.next_power_of_2(rows))
     launch = _launch(gradients_of_few, IN=u.shape[-1], STEPS=STEPS_OF_A_SUM, ROWS=tile, COLUMNS=128)
-    launch(grid, u, grads, sums, time, rows, out, grads.stride(2), *u.stride())
+    launch(grid, u, grads, sums, time, rows, out, grads.stride(1), *u.stride())
     total = sums.sum(1)
     return total[:, :-1], total[:, -1] if bias else None
 
@@ -128,12 +127,14 @@ def gradient_of_input(grad: Tensor, weight: Tensor, time: int) -> Tensor:
 
 
 def gradient_of_bias(grad: Tensor) -> Tensor:
-    """``(members, out)``, from the product's gradient ``(members, time * rows, out)``."""
+    """``(members, 1, out)``, from the product's gradient ``(members, time * rows, out)``."""
     # A product with ones, since a sum over so many rows takes as much memory again for its partial results.
-    ones = grad.new_ones(1, 1, grad.shape[1]).expand(len(grad), -1, -1)
-    return torch.bmm(ones, grad).squeeze(1)
+    members, rows, _ = grad.shape
+    ones = grad.new_ones(1, 1, rows)
+    return torch.bmm(ones if members == 1 else ones.expand(members, 1, rows), grad)
 
 
 def network_first(x: Tensor) -> Tensor:
     """``(time, members, rows, any)`` as ``(members, time * rows, any)``, a view where the layout allows."""
-    return x.transpose(0, 1).flatten(1, 2)
+    time, members, rows, width = x.shape
+    return x.reshape(1, time * rows, width) if members == 1 else x.transpose(0, 1).flatten(1, 2)

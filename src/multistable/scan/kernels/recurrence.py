@@ -18,8 +18,15 @@ from multistable.scan.kernels.plan import HELD_FORWARD, HELD_HALVES, Plan
 from multistable.scan.kernels.project import gradient_of_input, gradients_of_weight, project, way_of
 from multistable.scan.kernels.text import module_of
 from multistable.scan.kernels.way_back import WayBack
-from multistable.scan.kernels.weights import Weights, gradients_of_each, matrices_of, units_of
-from multistable.scan.retained import graph_is_kept
+from multistable.scan.kernels.weights import (
+    Weights,
+    gradients_of_each,
+    gradients_of_sources,
+    matrices_of,
+    parts_of,
+    units_of,
+)
+from multistable.scan.retained import graph_is_kept, needs_gradient
 from multistable.scan.surroundings import without_autocast
 
 REGISTERS = 96
@@ -36,7 +43,7 @@ def advance_all(
         division: of :func:`gpu.plan_for`; None for a form without products.
         projected: ``(time, members, rows, lanes * hidden)``, any strides.
         of_input: the bias of the input, ``(members, lanes * hidden)``, if the projected input does not have it.
-        weights: what the program prepares.
+        weights: of ``weights.parts_of``.
         initial: the state before the first step, each field ``(members, rows, hidden)``; none for zero.
         saved: where to write what the backward pass needs, the lanes of ``form.saved``, ``(members, time, rows,
             form.width * hidden)``, if at all. ``projected`` may be a view of it.
@@ -110,15 +117,15 @@ def all_states(
     Args:
         x: inputs ``(time, ..., rows, in)``, or projected ones.
         of_input: the weights for the product with ``x``, with the same leading dimensions; None for projected inputs.
-        weights: what the program prepares.
+        weights: what ``Members.sources`` returns.
         initial: the fields of the state before the first step, ``(..., rows, hidden)``; none for zero.
         steps: how many, if ``x`` is one input for all of them; without a gradient alone.
     """
     *of_x, columns = (None, None, None, 0) if of_input is None else of_input
     tensors = (x, *of_x, *weights, *initial)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+    if needs_gradient(tensors):
         return Recurrence.apply(form, precision, len(weights), columns, *tensors)
-    flat = _flat(len(weights), columns, *tensors)
+    flat = _flat(form, len(weights), columns, *tensors)
     states, _ = _advance(form, precision, *flat, save=False, steps=steps)
     return _after_each_step(states, x.shape[1:-2])
 
@@ -133,23 +140,24 @@ def only_last(
     Arguments as for :func:`all_states`; a projected input that is constant in time has stride 0 there.
     """
     *of_x, columns = (None, None, None, 0) if of_input is None else of_input
-    flat = _flat(len(weights), columns, x, *of_x, *weights, *initial)
+    flat = _flat(form, len(weights), columns, x, *of_x, *weights, *initial)
     states, _ = _advance(form, precision, *flat, save=False, only_last=True, steps=steps)
     end = states[:, :, (len(x) if steps is None else steps) % 2]
     return tuple(field.clone().reshape(*x.shape[1:-1], -1) for field in end)
 
 
 def _flat(
-    count: int, columns: int, x: Tensor, input_weight: Any, bias: Any, second: Any, *others: Tensor
+    form: Form, count: int, columns: int, x: Tensor, input_weight: Any, bias: Any, second: Any, *others: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Weights, Weights]:
     """The tensors with one leading dimension, both biases as one.
 
-    The first ``count`` of the others are weights, which have theirs.
+    The first ``count`` of the others are sources of weights, which have theirs.
     """
     lead = x.dim() - 3
     bias = bias if second is None else with_first_columns(bias, second, columns)
-    weight, bias = (None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias))
-    return one_lead_in_time(x), weight, bias, others[:count], tuple(one_lead(field, lead) for field in others[count:])
+    weight, bias = [None if tensor is None else one_lead(tensor, lead) for tensor in (input_weight, bias)]
+    initial = tuple([one_lead(field, lead) for field in others[count:]])
+    return one_lead_in_time(x), weight, bias, parts_of(form, others[:count]), initial
 
 
 def _advance(
@@ -179,7 +187,13 @@ def _advance(
 
 
 def _after_each_step(states: Tensor, lead: tuple[int, ...]) -> Weights:
-    return tuple(own_lead_in_time(field, lead) for field in states[:, :, 1:].transpose(1, 2).unbind(0))
+    """All but the first, each field ``(time, *lead, rows, hidden)``, views."""
+    fields, members, times, rows, hidden = states.shape
+    step, strides = rows * hidden, [times * rows * hidden]
+    for size in reversed(lead[1:]):
+        strides.insert(0, strides[0] * size)
+    shape, apart = (times - 1, *lead, rows, hidden), (step, *strides[: len(lead)], hidden, 1)
+    return tuple([states.as_strided(shape, apart, (field * members * times + 1) * step) for field in range(fields)])
 
 
 class Recurrence(torch.autograd.Function):
@@ -191,12 +205,14 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, form: Form, precision: str, count: int, columns: int, *tensors: Any) -> Weights:
-        x, input_weight, input_bias, weights, initial = _flat(count, columns, *tensors)
+        x, input_weight, input_bias, weights, initial = _flat(form, count, columns, *tensors)
+        sources = tensors[4 : 4 + count]
         states, saved = _advance(form, precision, x, input_weight, input_bias, weights, initial, save=True)
         ctx.form, ctx.precision, ctx.columns = form, precision, columns
         ctx.lead, ctx.fields = tensors[0].shape[1:-2], len(initial)
+        ctx.second = _place_of(tensors[3], sources) if form.program.windows is not None else None
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(None if input_weight is None else x, input_weight, saved, states, *weights)
+        ctx.save_for_backward(None if input_weight is None else x, input_weight, saved, states, *sources)
         return _after_each_step(states, ctx.lead)
 
     @staticmethod
@@ -204,21 +220,22 @@ class Recurrence(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True, whatever the upstream gradients are functions of
             raise RuntimeError("the fused time loop has no second derivatives: use the reference time loop for them")
         form: Form = ctx.form
-        u, input_weight, saved, states, *weights = ctx.saved_tensors
+        u, input_weight, saved, states, *sources = ctx.saved_tensors
+        weights = parts_of(form, tuple(sources))
         N, T, B, _ = saved.shape
         H = form.program.hidden
         _, _, _, _, needs_x, needs_input_weight, needs_first, needs_second, *others = ctx.needs_input_grad
         needs_input_bias = needs_first or needs_second
-        needs_weights = any(others[: len(weights)])
+        needs_weights = any(others[: len(sources)])
         if graph_is_kept():
             saved = saved.clone()  # Gradients are written over it, and a second pass will read it again.
         upstream = tuple(
-            saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads
+            [saved.new_zeros(()).expand(T, N, B, H) if grad is None else one_lead_in_time(grad) for grad in grads]
         )
         of_x = of_input_weight = of_input_bias = None
-        of_weights: list[Tensor | None] = [None] * len(weights)
+        of_parts: list[Tensor | None] = [None] * len(weights)
         with without_autocast(saved.device.type):
-            back = WayBack(form, tuple(weights), upstream, states, saved)
+            back = WayBack(form, weights, upstream, states, saved)
             division = gpu.plan_for(form, saved.device, N, B, ctx.precision, backward=True)
             if division is not None:
                 back.with_products(division, wants_weight=needs_weights)
@@ -226,21 +243,26 @@ class Recurrence(torch.autograd.Function):
                 back.alone()
             of_lanes = back.of_lanes() if needs_weights or needs_input_bias else None
             if needs_weights:
-                of_weights = gradients_of_each(form, tuple(weights), back.of_matrices, back.of_units(of_lanes))
-            grads_of_x = saved[..., form.of_x * H : (form.of_x + form.program.lanes) * H]
+                of_parts = gradients_of_each(form, weights, back.of_matrices, back.of_units(of_lanes))
+            grads_of_x = back.lanes(form.of_x, form.program.lanes, 0, T)
             if input_weight is None:
-                of_x = grads_of_x.transpose(0, 1)
+                of_x = grads_of_x.unflatten(1, (T, B)).transpose(0, 1)
             else:
                 of_input_bias = back.of_bias(of_lanes) if needs_input_bias else None
                 if needs_x:
-                    of_x = gradient_of_input(grads_of_x.flatten(1, 2), input_weight, T)
+                    of_x = gradient_of_input(grads_of_x, input_weight, T)
                 lacks_bias = needs_input_bias and of_input_bias is None
                 if needs_input_weight or lacks_bias:
                     way = way_of(u, input_weight, halves=False)
                     of_input_weight, of_product = gradients_of_weight(u, grads_of_x, way, bias=lacks_bias)
                     of_input_bias = of_product if lacks_bias else of_input_bias
-        lead = ctx.lead
-        of_input_bias = None if of_input_bias is None else of_input_bias.reshape(*lead, -1)
+        lead, of_second, of_biases = ctx.lead, None, {}
+        if of_input_bias is not None:
+            of_input_bias = of_input_bias.reshape(*lead, -1)
+            if needs_second and ctx.second is None:
+                of_second = first_columns(of_input_bias, ctx.columns)
+            elif needs_second:
+                of_biases = {ctx.second: of_input_bias[..., : ctx.columns]}
         return (
             None,
             None,
@@ -249,7 +271,15 @@ class Recurrence(torch.autograd.Function):
             None if of_x is None else own_lead_in_time(of_x, lead),
             None if of_input_weight is None else of_input_weight.reshape(*lead, *of_input_weight.shape[1:]),
             of_input_bias,
-            None if of_input_bias is None or not needs_second else first_columns(of_input_bias, ctx.columns),
-            *of_weights,
-            *(back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)),
+            of_second,
+            *gradients_of_sources(form, tuple(sources), of_parts, of_biases),
+            *[back.carried[field].reshape(*lead, B, H) for field in range(ctx.fields)],
         )
+
+
+def _place_of(second: Tensor | None, sources: Weights) -> int | None:
+    """Which source is the second bias as well: one of which the step reads a part. It gets one gradient, of both."""
+    for index, source in enumerate(sources):
+        if source is second:
+            return index
+    return None

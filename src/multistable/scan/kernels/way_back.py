@@ -72,7 +72,7 @@ class WayBack:
         self.carried = new(form.fields, self.members, self.rows, self.hidden)
         sums = form.sums + (0 if form.blocks else form.program.lanes)
         self.sums = new(sums, self.members, self.rows, self.hidden) if sums else self.carried
-        self.strides = tuple(field.stride() for field in upstream)
+        self.strides = tuple([field.stride() for field in upstream])
 
     def alone(self) -> None:
         """Of units that see themselves alone."""
@@ -95,7 +95,7 @@ class WayBack:
         factors: Tensor | None = weight if division.matrix else weight.transpose(-1, -2).contiguous()
         in_parts = form.computes_operands and wants_weight
         parts = max(1, min(PARTS, T, self.states[0].numel() // NUMBERS_OF_A_PART)) if in_parts else 1
-        for start, stop in reversed(list(pairwise(T * part // parts for part in range(parts + 1)))):
+        for start, stop in reversed(list(pairwise([T * part // parts for part in range(parts + 1)]))):
             operands = self._operands(start, stop) if wants_weight else []
             self._launch(division, factors, start, stop)
             if start == 0:
@@ -119,11 +119,15 @@ class WayBack:
             launch(division.grid, *tensors, self.sums, arrivals, 1, *sizes, self.hidden, self.strides)
 
     def _operands(self, start: int, stop: int) -> list[Tensor]:
-        """What each product multiplies, ``(members, steps, rows, hidden)``, from what is saved."""
+        """What each product multiplies, transposed, ``(members, hidden, steps * rows)``, from what is saved."""
         form, program, H = self.form, self.form.program, self.hidden
-        before = self.states[:, :, start:stop]
+        shape, step = (self.members, stop - start, self.rows, H), self.rows * H
         if not form.computes_operands:
-            return [before[slot.field] for slot in form.slots]
+            size, times = (self.members, H, (stop - start) * self.rows), self.time + 1
+            strides, field = (times * step, 1, H), self.members * times * step
+            places = [slot.field for slot in form.slots if slot.field is not None]
+            return [self.states.as_strided(size, strides, place * field + start * step) for place in places]
+        before = self.states[:, :, start:stop]
         after = self.states[:, :, start + 1 : stop + 1]
         values = dict(zip(program.states, after, strict=True))
         values |= {node: before[node.value] for node in program.nodes.made.values() if node.op == "s"}
@@ -134,21 +138,28 @@ class WayBack:
         computed = [program.products[slot.product].operand[slot.lane] for slot in form.slots]
         found = evaluate(computed, values, self.saved)
         # Gradients will be written over what is saved.
-        return [value.clone() if node in form.saved else value for node, value in zip(computed, found, strict=True)]
+        apart = [value.clone() if node in form.saved else value for node, value in zip(computed, found, strict=True)]
+        return [value.expand(shape).flatten(1, 2).mT for value in apart]
 
     def _add_products(self, operands: list[Tensor], start: int, stop: int) -> None:
         """Write or, if other steps came first, add to the gradient of the matrices: products over steps and rows."""
         assert self.of_matrices is not None
-        H = self.hidden
-        # All lie network first, so that these are batched products on them as they are.
-        grads = self.saved[:, start:stop].flatten(1, 2)
-        shape = (self.members, stop - start, self.rows, H)
-        for slot, operand in zip(self.form.slots, operands, strict=True):
-            factor = (operand if operand.shape == shape else operand.expand(shape)).flatten(1, 2).mT
+        H, blocks = self.hidden, self.form.blocks
+        for slot, factor in zip(self.form.slots, operands, strict=True):
             for at, first, count in _runs(slot.order):
-                columns = slice((slot.first + first) * H, (slot.first + first + count) * H)
-                lanes = grads[..., (slot.start + at) * H : (slot.start + at + count) * H]
-                self.of_matrices[..., columns].baddbmm_(factor, lanes, beta=0 if stop == self.time else 1)
+                lanes, target = self.lanes(slot.start + at, count, start, stop), self.of_matrices
+                if count != blocks:
+                    size, strides = (self.members, H, count * H), (H * blocks * H, blocks * H, 1)
+                    target = target.as_strided(size, strides, (slot.first + first) * H)
+                target.baddbmm_(factor, lanes, beta=0 if stop == self.time else 1)
+
+    def lanes(self, first: int, count: int, start: int, stop: int) -> Tensor:
+        """Some lanes of gradients, ``(members, steps * rows, count * hidden)``, a view."""
+        # All lie network first, so that products are batched ones on them as they are.
+        width = self.form.width * self.hidden
+        size = (self.members, (stop - start) * self.rows, count * self.hidden)
+        strides = (self.time * self.rows * width, width, 1)
+        return self.saved.as_strided(size, strides, start * self.rows * width + first * self.hidden)
 
     def of_lanes(self) -> Tensor | None:
         """The gradients summed over steps and rows, ``(members, lanes, hidden)``: one product for all who want one.
@@ -160,10 +171,8 @@ class WayBack:
             return self.sums[form.sums :].sum(2).transpose(0, 1)
         if form.sums == len(form.of_units):
             return None
-        columns = len(form.gradients) * self.hidden
-        rows = self.saved.flatten(1, 2)
-        rows = rows if columns == rows.shape[-1] else rows[..., :columns]
-        return gradient_of_bias(rows).unflatten(-1, (-1, self.hidden))
+        of_all = gradient_of_bias(self.lanes(0, len(form.gradients), 0, self.time))
+        return of_all.view(self.members, -1, self.hidden)
 
     def of_units(self, of_lanes: Any) -> Tensor | None:
         """The gradient of the weights of units, ``(members, units * hidden)``."""
@@ -174,9 +183,9 @@ class WayBack:
         return found[0] if len(found) == 1 else torch.cat(found, -1)
 
     def of_bias(self, of_lanes: Any) -> Tensor | None:
-        """The gradient of the input's bias where it is known from ``of_lanes``, ``(members, lanes * hidden)``."""
+        """The gradient of the input's bias where it is known from ``of_lanes``, ``(members, lanes, hidden)``."""
         first = self.form.of_x
-        return None if of_lanes is None else of_lanes[:, first : first + self.form.program.lanes].flatten(1)
+        return None if of_lanes is None else of_lanes[:, first : first + self.form.program.lanes]
 
 
 @cache

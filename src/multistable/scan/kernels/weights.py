@@ -1,5 +1,6 @@
 """The weights of a step as kernels take them, side by side, and their gradients apart again."""
 
+import operator
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,6 +11,53 @@ from torch import Tensor
 from multistable.scan.kernels.form import Form
 
 Weights = tuple[Tensor, ...]
+
+
+def parts_of(form: Form, sources: Weights) -> Weights:
+    """The weights that products and units count, from what ``Members.sources`` returns."""
+    program = form.program
+    if program.windows is None:
+        return sources
+    whole = dict(zip(program.sources, sources, strict=True))
+    parts = []
+    for place, start, stop in program.windows:
+        weight = whole[place]
+        parts.append(weight if stop - start == weight.shape[-1] else weight[..., start:stop])
+    return tuple(parts)
+
+
+def gradients_of_sources(
+    form: Form, sources: Weights, of_parts: list[Tensor | None], others: dict[int, Tensor]
+) -> list[Tensor | None]:
+    """The gradient of each source, from those of :func:`parts_of`.
+
+    Args:
+        others: for some sources, by their number, a further gradient, of its first columns.
+    """
+    program = form.program
+    if program.windows is None:
+        return of_parts
+    pieces: list[list[tuple[int, Tensor]]] = [
+        [(0, others[index])] if index in others else [] for index in range(len(sources))
+    ]
+    for window, gradient in zip(program.windows, of_parts, strict=True):
+        if gradient is not None:
+            pieces[program.sources.index(window.weight)].append((window.start, gradient))
+    return [_joined(source, own) if own else None for source, own in zip(sources, pieces, strict=True)]
+
+
+def _joined(source: Tensor, pieces: list[tuple[int, Tensor]]) -> Tensor:
+    """The gradient of all columns, from those of some, each with its first column."""
+    if pieces[0][1].shape == source.shape and len(pieces) == 1:
+        return pieces[0][1]
+    pieces.sort(key=operator.itemgetter(0))
+    ends = [0, *[start + gradient.shape[-1] for start, gradient in pieces]]
+    if ends[-1] == source.shape[-1] and ends[:-1] == [start for start, _ in pieces]:
+        return torch.cat([gradient for _, gradient in pieces], -1)
+    found = source.new_zeros(source.shape)
+    for start, gradient in pieces:
+        found[..., start : start + gradient.shape[-1]] += gradient
+    return found
 
 
 def matrices_of(form: Form, weights: Weights, members: int) -> Tensor:
@@ -84,6 +132,9 @@ def _take_matrices_apart(form: Form, weights: Weights, gradient: Tensor, found: 
         start = 0
         for place in product.matrices:
             width = weights[place].shape[-1]
+            if width == gradient.shape[-1]:
+                found[place] = gradient.view(weights[place].shape)
+                return
             blocks = [gradient[..., s.first * hidden + start : s.first * hidden + start + width] for s in rows]
             whole = (blocks[0] if len(blocks) == 1 else torch.cat(blocks, -2)).reshape(weights[place].shape)
             found[place] = whole if found[place] is None else found[place] + whole

@@ -15,6 +15,7 @@ reason, and gets the plain loop.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from threading import RLock
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, fx
 
 from multistable.cells.base import Cell
+from multistable.scan.program.before_the_loop import Prepare, Window, preparation, windows_of
 from multistable.scan.program.conditions import dependence
 from multistable.scan.program.nodes import Graph, Node, ancestors, evaluate
 from multistable.scan.program.trace import Lanes, Reader, RefusedError, Stepper, apart, record
@@ -66,6 +68,7 @@ class Program:
         states: the new state.
         of_x, of_s, of_u, of_p: the gradient of each leaf; of ``u`` and ``p`` by leaf.
         prepare: from the tensors of :func:`weights_of` to those that the leaves ``u`` and the products count.
+        windows: the same as parts of these tensors; None where it is more.
     """
 
     nodes: Graph
@@ -78,7 +81,13 @@ class Program:
     of_s: Lanes
     of_u: dict[Node, Node]
     of_p: dict[Node, Node]
-    prepare: Callable[[Sequence[Tensor]], list[Tensor]]
+    prepare: Prepare
+    windows: tuple[Window, ...] | None
+
+    @cached_property
+    def sources(self) -> tuple[int, ...]:
+        """The places among all weights of those that the windows are of."""
+        return tuple(dict.fromkeys(window.weight for window in self.windows or ()))
 
     def step(self, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensors, dict[Node, Tensor]]:
         """The interpreter of one step: the new state, and the values of the leaves.
@@ -222,7 +231,8 @@ def _recorded(cell: Cell[Any], weights: dict[str, Tensor], leading: tuple[int, .
     if [len(field) for field in new] != [1] * fields:
         raise RefusedError(f"its step returns no state of {fields} fields, each of {hidden} units")
     try:
-        program = _differentiated(nodes, hidden, len(lanes), reader, tuple(field[0] for field in new), recorded)
+        shapes, ends = [value.shape for value in values], tuple(field[0] for field in new)
+        program = _differentiated(nodes, hidden, len(lanes), reader, ends, recorded, shapes)
         same = all(_is_step(program, step, x, state, values, generator, size) for size in (1.0, 1e6, 1e-6))
         fewer = [field[..., :2, :].float() for field in state]
         same = same and _has_states(program, step, x[..., :2, :].float(), fewer, [value.float() for value in values])
@@ -243,9 +253,10 @@ def _why(error: Exception) -> str:
 
 
 def _differentiated(
-    nodes: Graph, hidden: int, lanes: int, reader: Reader, states: Lanes, recorded: fx.Graph
+    nodes: Graph, hidden: int, lanes: int, reader: Reader, states: Lanes, recorded: fx.Graph, shapes: list[torch.Size]
 ) -> Program:
     """The program, with derivatives that PyTorch finds of what stands between the products."""
+    prepare = preparation(recorded, reader.weights)
     products = _side_by_side(reader)
     roots = [lane for product in products for lane in product.operand] + list(states)
     units = tuple(node for node in ancestors(roots) if node.op == "u")
@@ -294,7 +305,8 @@ def _differentiated(
         tuple(of_leaf[leaf] for leaf in s),
         {leaf: of_leaf[leaf] for leaf in units},
         {lane: of_leaf[lane] for product in products for lane in product.lanes},
-        _preparation(recorded, reader.weights),
+        prepare,
+        windows_of(reader.weights, prepare, shapes),
     )
 
 
@@ -309,43 +321,6 @@ def _side_by_side(reader: Reader) -> list[Product]:
         field = operand[0].value if len(operand) == 1 and operand[0].op == "s" else None
         products.append(Product(operand, tuple(place for _, place, _ in parts), tuple(lanes), field))
     return products
-
-
-def _preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Callable[[Sequence[Tensor]], list[Tensor]]:
-    """What the step does with weights alone, as a function of all weights."""
-    needed: set[fx.Node] = set()
-    pending = list(wanted)
-    while pending:
-        node = pending.pop()
-        if node not in needed:
-            needed.add(node)
-            pending += node.all_input_nodes
-    placeholders = [node for node in recorded.nodes if node.op == "placeholder"]
-    work: list[Any] = [
-        (node, node.target, node.args, node.kwargs)
-        for node in recorded.nodes
-        if node in needed and node.op != "placeholder"
-    ]
-
-    def prepare(weights: Sequence[Tensor]) -> list[Tensor]:
-        values = dict(zip(placeholders[len(placeholders) - len(weights) :], weights, strict=True))
-        like = weights[0] if weights else None
-
-        def known(arg: Any) -> Any:
-            if isinstance(arg, fx.Node):
-                return values[arg]
-            return [known(entry) for entry in arg] if isinstance(arg, list | tuple) else arg
-
-        for node, function, args, kwargs in work:
-            options = {name: known(arg) for name, arg in kwargs.items()} if kwargs else {}
-            if like is not None and "dtype" in options:
-                options |= {"dtype": like.dtype, "device": like.device}
-            given = [known(arg) if isinstance(arg, fx.Node | list | tuple) else arg for arg in args]
-            values[node] = function(*given, **options)
-        # A vector that the step makes has the default type, or is of whole numbers.
-        return [values[node] if like is None else values[node].to(like.dtype) for node in wanted]
-
-    return prepare
 
 
 def _has_states(

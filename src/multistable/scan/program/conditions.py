@@ -54,11 +54,19 @@ def _of_class(kind: type) -> int:
     """A number for what a cell's own classes have, and the globals that their methods name."""
     own = kind.__mro__[: kind.__mro__.index(Cell)]
     names, known = [tuple(vars(base)) for base in own], _known.get(kind)
-    if known is None or (known.mro, known.names) != (own, names) or any(get(a) is not b for get, a, b in known.reads):
+    if known is None or known.mro != own or known.names != names or _differs(known.reads):
         reads: Reads = []
         found = tuple(entry for base in own for entry in _of_base(base, reads))
         known = _known[kind] = _Known(own, names, reads, _numbers.setdefault(found, next(_next_number)))
     return known.number
+
+
+def _differs(reads: Reads) -> bool:
+    """Whether anything that was read has another value now."""
+    for get, name, value in reads:  # noqa: SIM110 (a generator takes three times as long, and every call asks)
+        if get(name) is not value:
+            return True
+    return False
 
 
 def _of_base(base: type, reads: Reads) -> Iterator[tuple[Any, ...]]:

@@ -26,6 +26,13 @@ class Members(NamedTuple):
         """What the program prepares of the weights."""
         return tuple(self.program.prepare(list(self.weights.values())))
 
+    def sources(self) -> tuple[Tensor, ...]:
+        """The weights that the program has windows on; what it prepares of them where it has none."""
+        if self.program.windows is None:
+            return self.prepared()
+        weights = list(self.weights.values())
+        return tuple([weights[place] for place in self.program.sources])
+
 
 def program_of_members(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -> Members:
     """The program for inputs with ``dims`` leading dimensions; ``RefusedError`` where there is none.
@@ -34,9 +41,9 @@ def program_of_members(cell: Cell[Any], weights: dict[str, Tensor], dims: int) -
     recurrences share them.
     """
     bias = weights.get("bias")
-    shapes = {weight.shape[:dims] for weight in weights.values()}
+    shapes = {weight.shape[:dims] for weight in weights.values()} if dims else set()
     members = 1
-    if dims and len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
+    if len(shapes) == 1 and (bias is None or bias.dim() == dims + 1):
         members = math.prod(shapes.pop())
         if dims > 1 or members == 1:
             flat = () if members == 1 else (members,)
