@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, fx
 
 from multistable.cells.base import Cell
-from multistable.scan.program.before_the_loop import Prepare, Window, preparation, windows_of
 from multistable.scan.program.conditions import dependence
 from multistable.scan.program.nodes import Graph, Node, ancestors, evaluate
+from multistable.scan.program.preparation import Prepare, Window, preparation_of, windows_of
 from multistable.scan.program.trace import Lanes, Reader, RefusedError, Stepper, apart, record
 
 __all__ = ["Node", "Product", "Program", "RefusedError", "program_of"]
@@ -256,7 +256,7 @@ def _differentiated(
     nodes: Graph, hidden: int, lanes: int, reader: Reader, states: Lanes, recorded: fx.Graph, shapes: list[torch.Size]
 ) -> Program:
     """The program, with derivatives that PyTorch finds of what stands between the products."""
-    prepare = preparation(recorded, reader.weights)
+    prepare = preparation_of(recorded, reader.weights)
     products = _side_by_side(reader)
     roots = [lane for product in products for lane in product.operand] + list(states)
     units = tuple(node for node in ancestors(roots) if node.op == "u")

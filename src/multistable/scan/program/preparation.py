@@ -27,7 +27,7 @@ class Window(NamedTuple):
     stop: int
 
 
-def preparation(recorded: fx.Graph, wanted: list[fx.Node]) -> Prepare:
+def preparation_of(recorded: fx.Graph, wanted: list[fx.Node]) -> Prepare:
     """What the step does with weights alone, as a function of all weights."""
     needed = _needed(wanted)
     placeholders = [node for node in recorded.nodes if node.op == "placeholder"]
