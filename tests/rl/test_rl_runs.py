@@ -42,6 +42,7 @@ def test_every_setting_changes_the_name():
         "reward_input": True,
         "max_norm": 1.0,
         "averaged_episodes": 3,
+        "advantage_learning": 0.5,
         "keep": True,
         "vaa_every": 8,
         "evaluate_every": 4,

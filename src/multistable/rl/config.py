@@ -79,6 +79,7 @@ class AgentConfig(Config):
     reward_input: bool = again(Settings, "reward_input")
     max_norm: float | None = again(Settings, "max_norm")
     averaged_episodes: int | None = again(Settings, "averaged_episodes")
+    advantage_learning: float = again(Settings, "advantage_learning")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,6 +105,7 @@ class AgentConfig(Config):
             reward_input=self.reward_input,
             max_norm=self.max_norm,
             averaged_episodes=self.averaged_episodes,
+            advantage_learning=self.advantage_learning,
             keep=self.keep,
         )
 
