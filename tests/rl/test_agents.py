@@ -150,7 +150,10 @@ def copied(tensors):
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize(("episodes_before", "settings"), [(0, {}), (5, {"max_norm": 0.1, "averaged_episodes": 4})])
+CHANGED = {"max_norm": 0.1, "averaged_episodes": 4, "advantage_learning": 0.5}
+
+
+@pytest.mark.parametrize(("episodes_before", "settings"), [(0, {}), (5, CHANGED)])
 def test_training_goes_on_exactly_from_a_stored_state(episodes_before, settings):
     settings = replace(SETTINGS, **settings)
     through = make_agents([0, 1], settings=settings)

@@ -51,16 +51,18 @@ def hand_made():
 
 
 def plain_targets(agents, episodes, target):
-    """(agent, episode, t) -> y, by the formula of Algorithm 4."""
-    y = {}
+    """(agent, episode, t) -> y, by the formula of Algorithm 4, or that of advantage learning."""
+    y, share = {}, agents.settings.advantage_learning
     for number, episode in enumerate(episodes):
         for agent in range(2):
             length = int(episode.lengths[agent])
             for t in range(length):
                 r = float(episode.rewards[t, agent])
                 terminal = t == length - 1 and bool(episode.terminated[agent])
-                eta_next = episode.inputs[: t + 2, agent].numpy()
-                y[agent, number, t] = r if terminal else r + 0.98 * plain_q(target, agent, eta_next).max()
+                eta, eta_next = (episode.inputs[: t + more, agent].numpy() for more in (1, 2))
+                here, action = plain_q(target, agent, eta), int(episode.actions[t, agent])
+                missed = share * (here.max() - here[action])
+                y[agent, number, t] = r if terminal else r + 0.98 * (plain_q(target, agent, eta_next).max() - missed)
     return y
 
 
@@ -70,8 +72,10 @@ def batch_of(agents, slots):
     return agents.replay.transitions(slots, passes.slots, passes.rows, int(passes.lengths.max())), passes.lengths
 
 
-def test_targets_and_loss_are_those_of_algorithm_4(hand_made):
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_targets_and_loss_are_those_of_algorithm_4(hand_made, share):
     agents, episodes = hand_made
+    agents.settings = replace(agents.settings, advantage_learning=share)
     agents.update_target()
     with_random_weights(agents.network, 6)  # so that theta' is not theta
     y = plain_targets(agents, episodes, agents.target)
@@ -92,6 +96,29 @@ def test_targets_and_loss_are_those_of_algorithm_4(hand_made):
             assert float(loss[agent].detach()) == pytest.approx(total, rel=1e-12)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_advantage_learning_widens_the_gaps_and_leaves_the_best_values(share):
+    """In a table of Q, which exact targets replace again and again; where the episode ends, gaps stay what they are."""
+    agents = make_agents([0], length=3, settings=replace(SETTINGS, advantage_learning=share))
+    maze, discount = agents.pomdp, agents.pomdp.discount
+    states, actions = torch.meshgrid(torch.arange(12), torch.arange(4), indexing="ij")
+    outcome, going_on = maze.step(states, actions), ~maze.terminal(torch.arange(12))
+
+    def settled(agents):
+        table = torch.zeros(12, 4, dtype=maze.dtype)
+        for _ in range(2000):
+            following = agents._next_values(table.unsqueeze(1).expand(-1, 4, -1), actions, table[outcome.state])
+            table = outcome.reward + discount * following.masked_fill(outcome.terminated, 0)
+        return table
+
+    plain, widened = settled(make_agents([0], length=3)), settled(agents)
+    best = plain.amax(dim=-1, keepdim=True)
+    assert_close(widened.amax(dim=-1, keepdim=True), best, **TIGHT)
+    factor = torch.ones(12, 4, dtype=maze.dtype).masked_fill(~outcome.terminated, 1 / (1 - discount * share))
+    assert_close((best - widened)[going_on], (factor * (best - plain))[going_on], **TIGHT)
+    assert float((best - plain)[0, 2]) > 0.1  # a wall
+
+
 def test_a_terminal_transition_has_its_reward_as_target_and_a_truncated_one_has_not(hand_made):
     agents, episodes = hand_made
     agents.update_target()
@@ -105,8 +132,10 @@ def test_a_terminal_transition_has_its_reward_as_target_and_a_truncated_one_has_
         assert float(targets[agent, 1]) == pytest.approx(float(truncated) + ahead, rel=1e-12)
 
 
-def test_an_episode_is_stored_with_the_values_that_an_update_of_the_target_would_give():
-    agents = make_agents([0, 1, 2], cell="lstm", layers=2)
+@pytest.mark.parametrize("share", [0.0, 0.9])
+def test_an_episode_is_stored_with_the_values_that_an_update_of_the_target_would_give(share):
+    settings = replace(SETTINGS, advantage_learning=share)
+    agents = make_agents([0, 1, 2], cell="lstm", layers=2, settings=settings)
     run(agents, 5)
     stored = agents.replay.stored().slots
     rows = torch.arange(3).unsqueeze(-1)

@@ -55,6 +55,7 @@ OTHERS = {
     "action_input": False,
     "max_norm": 1.0,
     "averaged_episodes": 3,
+    "advantage_learning": 0.5,
     "vaa_every": 8,
     "evaluate_every": 4,
 }

@@ -19,7 +19,7 @@ from small_runs import StopAt, StopError, outcome, small
 RUNS = [small(version=version, seed=seed, warmup_vaa_every=1) for version in ("classic", "warmup") for seed in (0, 1)]
 PRETRAINED = [small(version="auxiliary", pretraining_epochs=2, seed=seed, anchors="random") for seed in (0, 1)]
 AGENTS = [small_agent(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]
-LIMITED = [small_agent(seed=seed, max_norm=0.01, averaged_episodes=2) for seed in (0, 1)]
+LIMITED = [small_agent(seed=seed, max_norm=0.01, averaged_episodes=2, advantage_learning=0.5) for seed in (0, 1)]
 KEPT = [small(version="warmup", seed=seed, keep=True, training_sequences=200) for seed in (0, 1)]
 KEPT_AGENTS = [small_agent(seed=seed, keep=True) for seed in (0, 1)]
 BY_PPO = [small_ppo(version=version, seed=seed) for version in ("classic", "warmup") for seed in (0, 1)]

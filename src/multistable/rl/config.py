@@ -89,6 +89,7 @@ class AgentConfig(Config):
     reward_input: bool = again(Settings, "reward_input")
     max_norm: float | None = again(Settings, "max_norm", unless_given="no limit, or 0.5 with ppo")
     averaged_episodes: int | None = _of_drqn("averaged_episodes")
+    advantage_learning: float = _of_drqn("advantage_learning")
     copies: int = _of_ppo("copies", default=20, panel=TRAINING)
     passes: int = _of_ppo("passes")
     minibatches: int = _of_ppo("minibatches")

@@ -77,6 +77,13 @@ class Settings:
         TRAINING,
         unless_given="the weights as they are",
     )
+    advantage_learning: float = setting(
+        0.0,
+        "Share of what an action misses that its target misses too, which widens the gaps between values (Bellemare et "
+        "al., 2016).",
+        share,
+        TRAINING,
+    )
     keep: bool = again(Config, "keep")
 
     def __post_init__(self) -> None:
@@ -255,22 +262,34 @@ class DRQN:
         stored = self.replay.stored()
         longest = int(self.replay.lengths(stored.last).max())
         parts = stored.last.split(EPISODES_AT_ONCE, dim=1)
-        best = torch.cat([self._best(self.replay.prefixes(last, longest + 1)) for last in parts], dim=-1)
-        agents = torch.arange(len(self), device=best.device).unsqueeze(-1)
+        values = torch.cat([self.target.all_values(self.replay.prefixes(last, longest + 1)) for last in parts], dim=2)
+        agents = torch.arange(len(self), device=values.device).unsqueeze(-1)
         after = self.replay.lengths(stored.slots)  # eta_{0:t+1} ends where eta_{0:t} has its length
-        self.replay.next_values[agents, stored.slots] = best[after, agents, stored.episodes]
+        here, there = (values[at, agents, stored.episodes] for at in (after - 1, after))
+        actions = self.replay.actions[agents, stored.slots]
+        self.replay.next_values[agents, stored.slots] = self._next_values(here, actions, there)
 
     @torch.no_grad()
     def remember(self, episodes: Episodes) -> None:
         """Store an episode of each agent, with the values of its next histories."""
         H = self.pomdp.horizon
         longest = H if self.pomdp.device.type == "cuda" else int(episodes.lengths.max())
-        best = self._best(episodes.inputs[: longest + 1].unsqueeze(2))[1:, :, 0]
-        self.replay.append(episodes, next_values=torch.nn.functional.pad(best, (0, 0, 0, H - longest)))
+        values = self.target.all_values(episodes.inputs[: longest + 1].unsqueeze(2))[:, :, 0]
+        following = self._next_values(values[:-1], episodes.actions[:longest], values[1:])
+        self.replay.append(episodes, next_values=torch.nn.functional.pad(following, (0, 0, 0, H - longest)))
 
-    def _best(self, inputs: Tensor) -> Tensor:
-        """max_a Q_theta'(eta, a) of every prefix eta of ``inputs (time, R, n, features)``: ``(time, R, n)``."""
-        return self.target.all_values(inputs).amax(dim=-1)
+    def _next_values(self, here: Tensor, actions: Tensor, there: Tensor) -> Tensor:
+        """max_a Q_theta'(eta_{0:t+1}, a), less a share of what a_t missed: max_a Q_theta'(eta_{0:t}, a) less its own.
+
+        Args:
+            here: Q_theta'(eta_{0:t}, .), ``(..., actions)``.
+            actions: a_t, ``(...)``.
+            there: Q_theta'(eta_{0:t+1}, .), ``(..., actions)``.
+        """
+        best, share = there.amax(dim=-1), self.settings.advantage_learning
+        if not share:
+            return best
+        return best - share * (here.amax(dim=-1) - here.gather(-1, actions.unsqueeze(-1)).squeeze(-1))
 
     def learn(self) -> Tensor:
         """Take I gradient steps on transitions of the buffer. Returns the mean of their losses, ``(R,)``."""
