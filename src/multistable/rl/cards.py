@@ -86,7 +86,7 @@ class RepeatPrevious(Cards):
 
     Args:
         back: which one; at first, while there are fewer cards, nothing is rewarded.
-        options: ``device`` and ``dtype`` of :class:`Cards`.
+        **options: ``device`` and ``dtype`` of :class:`Cards`.
     """
 
     def __init__(
