@@ -86,7 +86,8 @@ class RepeatPrevious(Cards):
 
     Args:
         back: which one; at first, while there are fewer cards, nothing is rewarded.
-        **options: ``device`` and ``dtype`` of :class:`Cards`.
+        device: where all is computed.
+        dtype: of observations and rewards.
     """
 
     def __init__(
