@@ -2,7 +2,7 @@
 
 from multistable.rl.agent_tasks import AgentTask, MaskedCartPole, Maze, PassiveMaze, RepeatFirst, RepeatPrevious
 from multistable.rl.config import AgentConfig
-from multistable.rl.drqn import DRQN, Episode, Settings
+from multistable.rl.drqn import DRQN, Episode
 from multistable.rl.evaluation import Evaluation, Evaluator, first_optimal, greedy_policy, network_vaa, watch
 from multistable.rl.group import AgentGroup
 from multistable.rl.histories import collect
@@ -10,6 +10,7 @@ from multistable.rl.passive_tmaze import PassiveTMaze
 from multistable.rl.pomdp import POMDP, Outcome, input_size
 from multistable.rl.ppo import PPO, PPOSettings, Update
 from multistable.rl.replay import Replay
+from multistable.rl.settings import Settings
 from multistable.rl.tmaze import TMaze
 
 __all__ = [

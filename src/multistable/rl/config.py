@@ -10,9 +10,10 @@ import torch
 from multistable.arguments import positive_integer
 from multistable.registry import Registry
 from multistable.rl.agent_tasks import PROCESSES, AgentTask
-from multistable.rl.drqn import DRQN, Settings
+from multistable.rl.drqn import DRQN
 from multistable.rl.pomdp import POMDP, input_size
 from multistable.rl.ppo import PPO, PPOSettings
+from multistable.rl.settings import Settings
 from multistable.setting import TRAINING, about, again, documented, one_of, setting
 from multistable.training.config import VERSIONS
 from multistable.training.settings import Config, Version, by_warmup
