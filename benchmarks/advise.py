@@ -5,7 +5,7 @@ are stored task by task, so that a run that was ended goes on. Advice is right w
 worse than the best one by more than two standard errors; of an advice that cannot tell, this is said.
 
 Run: python benchmarks/advise.py [--cells gru lstm] [--tasks FirstWord Parity] [--seed 1] [--output FILE]
-then: python benchmarks/advise.py --judge RUNS, the folder of ``multistable reproduce when --scale small --out RUNS``
+then: python benchmarks/advise.py --judge, by the runs that are stored of ``multistable reproduce when --scale small``
 
 The second command also applies the rule to the learning curves of those runs, one seed of each version in the place of
 the copies that an advice trains, and judges it by the other seeds. So it is judged many times, without a new training.
@@ -22,10 +22,7 @@ import torch
 
 import multistable as ms
 from multistable.dynamics.advise.trial import clear, compared
-from multistable.experiments.archive import rounded
-from multistable.experiments.catalogue import experiments
-from multistable.experiments.experiment import finished
-from multistable.experiments.scales import SMALL
+from multistable.experiments.archive import read_results, rounded
 from multistable.experiments.score_pictures import score
 from multistable.tasks import (
     Adding,
@@ -65,6 +62,8 @@ TUNED: list[Task] = [
 """The tasks on which the thresholds of the rule were chosen."""
 HELD_OUT: list[Task] = [NoisySine(50), DelayedMatch(50), SelectiveCopying(50), SmallPermutedMNIST(7)]
 """Tasks that were chosen before any of them was looked at, and that were advised on once the rule stood."""
+LONGER: list[Task] = [TemporalOrder(200), Denoising(200, 100), SelectiveCopying(200)]
+"""The longest of the table, which were run and advised on when the rule had stood for long."""
 NAMES = {"none": "classic", "whole": "warmup", "double": "double"}
 """The versions of an advice, as runs name them."""
 HIDDEN, SEQUENCES, RATE = 32, 4000, 3e-3
@@ -106,10 +105,10 @@ def advised(task: Task, cell: str, seed: int) -> dict[str, Any]:
     return found
 
 
-def runs_of(folder: Path) -> dict[str, list[Any]]:
-    """The runs of the table in a folder, by cell and task."""
+def runs_of(path: Path) -> dict[str, list[Any]]:
+    """The runs of the table in a file of results, by cell and task."""
     runs: dict[str, list[Any]] = {}
-    for result in finished(experiments()["when"].at(SMALL), folder):
+    for result in read_results(path):
         runs.setdefault(f"{result.config.cell} {result.config.task}", []).append(result)
     return runs
 
@@ -150,11 +149,11 @@ def by_curves(results: list[Any], scores: Scores, aim: float) -> list[bool | Non
     return found
 
 
-def judge(stored: dict[str, Any], folder: Path, seed: int) -> None:
+def judge(stored: dict[str, Any], path: Path, seed: int) -> None:
     """Print what was advised of each task, beside what the versions reached."""
-    runs = runs_of(folder)
+    runs = runs_of(path)
     print(f"{'network and task':<46}{'classic':>9}{'warmed up':>11}{'double':>9}   {'advice':<11}{'right':<8}curves")
-    for name, tasks in (("tuned", TUNED), ("held out", HELD_OUT)):
+    for name, tasks in (("tuned", TUNED), ("held out", HELD_OUT), ("longer", LONGER)):
         judged: list[Any] = []
         curved: list[Any] = []
         for cell in ("gru", "lstm"):
@@ -189,17 +188,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="+", default=["gru", "lstm"])
     parser.add_argument("--tasks", nargs="+", help="names of classes; all by default")
-    parser.add_argument("--only", choices=("tuned", "held-out"))
+    parser.add_argument("--only", choices=("tuned", "held-out", "longer"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=Path("docs/results/advise.json"))
-    parser.add_argument("--judge", type=Path, metavar="RUNS", help="judge what is stored by the runs in a folder")
+    results = Path("docs/results/when.json")
+    parser.add_argument("--judge", nargs="?", type=Path, const=results, metavar="FILE", help="judge by stored results")
     options = parser.parse_args()
     torch.set_num_threads(1)
     stored = json.loads(options.output.read_text()) if options.output.exists() else {}
     if options.judge:
         judge(stored, options.judge, options.seed)
         return
-    tasks = {"tuned": TUNED, "held-out": HELD_OUT, None: TUNED + HELD_OUT}[options.only]
+    tasks = {"tuned": TUNED, "held-out": HELD_OUT, "longer": LONGER, None: TUNED + HELD_OUT + LONGER}[options.only]
     for cell in options.cells:
         for task in tasks:
             key = f"{cell} {task} {options.seed}"
